@@ -125,22 +125,24 @@ async def test_that_half_of_them_are_cancelled_changes_nothing_for_the_rest(cach
 
 
 async def test_when_all_are_cancelled_so_is_the_run(cache: Cache) -> None:
-    ended: list[str] = []
+    began, ended = asyncio.Event(), asyncio.Event()
 
     @cache.cached(key=lambda: None)
     async def slow() -> int:
+        began.set()
         try:
-            await asyncio.sleep(10)
+            await asyncio.sleep(60)
         finally:
-            ended.append("ended")
+            ended.set()
         return 1
 
     call = asyncio.ensure_future(slow())
-    await asyncio.sleep(0.1)
+    async with asyncio.timeout(20):
+        await began.wait()
     call.cancel()
     await asyncio.wait([call])
-    await asyncio.sleep(0)
-    assert ended == ["ended"]
+    async with asyncio.timeout(20):
+        await ended.wait()
 
 
 async def test_processes_run_it_once_together(pair: tuple[Cache, Cache]) -> None:
@@ -451,6 +453,7 @@ async def test_a_value_that_a_write_overtook_is_never_served(cache: Cache) -> No
 
 async def test_a_value_from_before_and_after_a_write_is_not_kept(cache: Cache) -> None:
     writes = 0
+    began = asyncio.Event()
 
     @cache.cached(key=lambda: None)
     async def twice() -> list[Any]:
@@ -458,12 +461,13 @@ async def test_a_value_from_before_and_after_a_write_is_not_kept(cache: Cache) -
         before = await cache.fetch_value("SELECT name FROM product WHERE id = 0")
         if not writes:
             writes += 1
+            began.set()
             await asyncio.get_running_loop().run_in_executor(None, lambda: None)
             await outside
         return [before, await cache.fetch_value("SELECT name FROM product WHERE id = 0 AND 1")]
 
     async def write() -> None:
-        await asyncio.sleep(0.1)
+        await began.wait()
         await cache.execute("UPDATE product SET name = 'new' WHERE id = 0")
 
     outside = asyncio.ensure_future(write())
@@ -1216,13 +1220,17 @@ async def test_those_that_wait_for_each_other_are_stopped(cache: Cache) -> None:
 
 
 async def test_who_waits_for_a_value_as_the_cache_is_closed_is_told_so(cache: Cache) -> None:
-    @cache.cached()
+    began = asyncio.Event()
+
+    @cache.cached(key=lambda: None)
     async def slow() -> int:
+        began.set()
         await asyncio.sleep(60)
         return 1
 
     call = asyncio.ensure_future(slow())
-    await asyncio.sleep(0.1)
+    async with asyncio.timeout(20):
+        await began.wait()
     await cache.close()
     with pytest.raises(UsageError, match="closed"):
         await call

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 
 import aiomysql
 import pytest
@@ -12,7 +13,7 @@ from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached
 from sqlcache.errors import UsageError
 from tests.api.conftest import BY_PATH, is_run, url_of
 
-SLOW = "UPDATE product SET shelf = 9 WHERE id = 0 AND SLEEP(2) = 0"
+SLOW = "UPDATE product SET shelf = 9 WHERE id = 0"
 
 
 def others() -> list[str]:
@@ -57,15 +58,17 @@ async def test_who_waits_no_longer_for_its_end_leaves_nothing_running(
     shop: str, mariadb: PrivateMariaDB, memcached: PrivateMemcached
 ) -> None:
     cache = await new_cache(mariadb, shop, memcached).__aenter__()
-    writing = asyncio.create_task(cache.execute(SLOW))
-    async with asyncio.timeout(20):
-        while not await asyncio.to_thread(is_run, mariadb, SLOW):
-            await asyncio.sleep(0.02)
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.1):
-            await cache.close()
-    with pytest.raises(aiomysql.OperationalError, match="Lost connection"):
-        await writing
+    with closing(mariadb.connect(database=shop, autocommit=False)) as locker:
+        locker.cursor().execute("SELECT * FROM product WHERE id = 0 FOR UPDATE")
+        writing = asyncio.create_task(cache.execute(SLOW))
+        async with asyncio.timeout(20):
+            while not await asyncio.to_thread(is_run, mariadb, SLOW):
+                await asyncio.sleep(0.02)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await cache.close()
+        with pytest.raises(aiomysql.OperationalError, match="Lost connection"):
+            await writing
     assert others() == []
     async with cache:
         assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10

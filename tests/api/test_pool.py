@@ -134,7 +134,7 @@ async def test_nor_is_one_in_which_code_may_have_left_it(
     cache: Cache, mariadb: PrivateMariaDB, code: str, body: str
 ) -> None:
     assert len(await connections_used(cache, code, body)) == 5
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while mariadb.sql("SELECT IS_FREE_LOCK('mine')") == ((0,),):
             await asyncio.sleep(0.01)
 
@@ -160,7 +160,7 @@ async def test_a_lock_by_name_is_left_to_nobody_however_often_it_is_taken(
 ) -> None:
     for _ in range(6):
         assert await cache.fetch_value(ask, (0,) if "%" in ask else None) == 1
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while mariadb.sql("SELECT IS_FREE_LOCK('mine')") == ((0,),):
                 await asyncio.sleep(0.01)
 
@@ -266,7 +266,7 @@ async def test_who_waits_as_it_is_closed_is_told_so_and_nothing_is_left(
     async with cache:
         asked = [asyncio.ensure_future(cache.fetch_value("SELECT SLEEP(30)")) for _ in range(5)]
         await asyncio.sleep(0)
-    async with asyncio.timeout(4):
+    async with asyncio.timeout(20):
         ended = await asyncio.gather(*asked, return_exceptions=True)
         while asyncio.all_tasks() - before - {*asked}:
             await asyncio.sleep(0.01)

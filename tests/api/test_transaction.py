@@ -36,13 +36,17 @@ async def test_an_exception_rolls_it_back(cache: Cache) -> None:
 
 
 async def test_a_cancellation_rolls_it_back(cache: Cache) -> None:
+    written = asyncio.Event()
+
     async def write() -> None:
         async with cache.transaction() as tx:
             await tx.execute("DELETE FROM product WHERE id = 0")
-            await asyncio.sleep(10)
+            written.set()
+            await asyncio.sleep(60)
 
     task = asyncio.ensure_future(write())
-    await asyncio.sleep(0.2)
+    async with asyncio.timeout(20):
+        await written.wait()
     task.cancel()
     await asyncio.wait([task])
     assert await cache.fetch_value(READ) == "p0"
