@@ -21,13 +21,13 @@ from sqlcache.demo.servers import (
     NotStarted,
     PrivateMariaDB,
     PrivateMemcached,
-    PrivateSqlcache,
     free_port,
     wait_until,
 )
 from sqlcache.errors import ConfigError
 from sqlcache.process.ports import Port, open_sockets
 from sqlcache.settings import HostPort
+from tests.forked import ForkedSqlcache
 from tests.process.test_workers import workers
 from tests.processes import command_line
 from tests.servers import PATIENT
@@ -36,7 +36,7 @@ HOST = "127.0.0.1"
 ENDED = (1053, 2006, 2013)  # what a session is told that was idle at the end
 
 
-class Generation(PrivateSqlcache):
+class Generation(ForkedSqlcache):
     """A sqlcache at a port that a test chooses."""
 
     def __init__(self, *arguments: Any, number: int, admin: int, **settings: Any) -> None:
@@ -76,7 +76,7 @@ def start(tmp_path: Path, mariadb: PrivateMariaDB, memcached: PrivateMemcached) 
     assert not any(codes), logs
 
 
-def has_the_door(server: PrivateSqlcache) -> bool:
+def has_the_door(server: Generation) -> bool:
     try:
         return bool(server.readiness()["ready"])
     except OSError:
@@ -86,7 +86,7 @@ def has_the_door(server: PrivateSqlcache) -> bool:
 class Clients:
     """Threads that connect, ask and leave, again and again; what went wrong is remembered."""
 
-    def __init__(self, server: PrivateSqlcache, login: dict[str, Any], threads: int = 2) -> None:
+    def __init__(self, server: Generation, login: dict[str, Any], threads: int = 2) -> None:
         self._server = server
         self._login = login
         self._stopped = threading.Event()
@@ -128,8 +128,7 @@ class Clients:
             thread.join()
 
 
-@pytest.mark.parametrize("first", [1, 2])
-@pytest.mark.parametrize("second", [1, 2])
+@pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1)])
 def test_a_second_one_at_the_port_is_refused_in_a_line(
     start: Start, first: int, second: int
 ) -> None:
@@ -177,7 +176,7 @@ def test_after_a_crash_it_starts_again_at_once(
     wait_until(lambda: not any(map(command_line, before)), 20, "the workers' end")
 
 
-@pytest.mark.parametrize(("first", "second"), [(1, 1), (2, 2), (1, 3), (3, 1)])
+@pytest.mark.parametrize(("first", "second"), [(2, 2), (1, 3), (3, 1)])
 def test_no_client_is_refused_while_another_takes_over(
     start: Start, mariadb: PrivateMariaDB, first: int, second: int
 ) -> None:
@@ -193,7 +192,7 @@ def test_no_client_is_refused_while_another_takes_over(
         wait_until(lambda: clients.served > alone + 100, 20, "clients of the new one")
     assert clients.refused == []
     assert old.ended() == 0
-    wait_until(lambda: has_the_door(new), 10, "the admin door")
+    wait_until(lambda: has_the_door(new), 60, "the admin door")
     assert new.metrics()["sqlcache_workers"] == second
     assert new.metrics()["sqlcache_connections_accepted_total"] > 100
     with pytest.raises(NotStarted, match="by another sqlcache"):
@@ -208,7 +207,7 @@ def test_there_may_be_generation_after_generation(start: Start, mariadb: Private
             servers.append(start(proxy__take_over=True))
             servers[-2].signal(signal.SIGTERM)
             wait_until(lambda: servers[-2].ended() == 0, 20, "the end of the one before")
-            wait_until(lambda: has_the_door(servers[-1]), 10, "the admin door")
+            wait_until(lambda: has_the_door(servers[-1]), 60, "the admin door")
     assert clients.refused == []
     assert clients.served > 0
 

@@ -68,8 +68,8 @@ def test_a_worker_that_dies_is_replaced(
     accepted = many.metrics()["sqlcache_connections_accepted_total"]
     victim = min(before)
     os.kill(victim, signal.SIGKILL)
-    wait_until(lambda: len(workers(many) - before) == 1, 20, "a new worker")
-    wait_until(lambda: many.readiness() == ALL_READY, 20, "all workers")
+    wait_until(lambda: len(workers(many) - before) == 1, 60, "a new worker")
+    wait_until(lambda: many.readiness() == ALL_READY, 60, "all workers")
     with connect() as connection:
         assert value(connection) == 1
     assert many.metrics()["sqlcache_connections_accepted_total"] == accepted + 1, (
