@@ -82,6 +82,8 @@ def _servers(console: Console, rows: int) -> Iterator[_Servers]:
             upstream__catalog_refresh_s=3600,  # its own queries are not to be counted
             binlog__follow="off",  # nor those of who follows the log
             proxy__tls_auto=False,  # this MariaDB offers none: the same for both
+            memcached__timeout_s=5,  # a busy machine is no outage: nothing would be a hit
+            memcached__outage_s=8,
         )
         yield _Servers(mariadb, memcached, stack.enter_context(sqlcache))
 
