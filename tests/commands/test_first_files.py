@@ -22,12 +22,13 @@ from sqlcache.demo.servers import (
 )
 from sqlcache.settings_sources import load
 from tests.docker.test_systemd import analyze
+from tests.servers import PATIENT
 
 NAMES = ("sqlcache.toml", "sqlcache.sql", "sqlcache.service")
 
 
 class Initialised(PrivateSqlcache):
-    """`sqlcache serve` with a file of `init`, and nothing else."""
+    """`sqlcache serve` with a file of `init`, and nothing else but patience on a busy machine."""
 
     file: Path
 
@@ -36,6 +37,15 @@ class Initialised(PrivateSqlcache):
 
     def _take_ports(self) -> None:
         """They are in the file."""
+
+    def _environment(self) -> dict[str, str]:
+        patience = {
+            name: str(PATIENT[name]) for name in ("memcached__timeout_s", "memcached__outage_s")
+        }
+        return {
+            **super()._environment(),
+            **{f"SQLCACHE_{k.upper()}": v for k, v in patience.items()},
+        }
 
 
 def mode(file: Path) -> int:

@@ -175,7 +175,8 @@ def test_it_serves_from_within_the_units_filters(
     assert "Seccomp:\t2" in status, "else this shows nothing"
     assert given("Type") == ["notify"]
     assert confined.manager.recv(4096).startswith(b"READY=1\n")
-    assert confined.readiness() == {"ready": True, "problems": {}, "warnings": {}}
+    well = {"ready": True, "problems": {}, "warnings": {}}
+    wait_until(lambda: confined.readiness() == well, 60, "no warnings")
     mariadb.sql("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (7)", schema)
     login = {"user": mariadb.user, "password": mariadb.password, "database": schema}
 

@@ -177,14 +177,16 @@ async def test_who_takes_nothing_is_cut_off_when_mysql_has_ended(
     assert not waits.done()
     assert not client.closed
     mysqls.send(b"last")
-    mysqls.close()
-    assert not upstream.closed
     clients.setblocking(False)
     taken = 0
+    if reads:  # longer than any pause of this process, and shorter than it reads
+        monkeypatch.setattr(module, "_UNREAD_S", 1)
+    mysqls.close()
+    assert not upstream.closed
     async with asyncio.timeout(20):
         while reads and not waits.done():
             taken += len(clients.recv(100_000))
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.035)
         await waits
     assert client.closed is not reads
     assert taken >= 7 * MB * reads
