@@ -112,12 +112,18 @@ async def test_hits_and_pace_are_those_of_the_last_seconds(
     async with page.run_test() as pilot:
         await seen(pilot, lambda: shares_and_pace(page)[1] == "0.0%")
         run(served, mariadb, schema, *["SELECT v FROM t WHERE id = 1"] * 300)
-        await seen(pilot, lambda: shares_and_pace(page)[2] not in ("-", "0"))
-        now, since_the_start, pace = shares_and_pace(page)
-        assert float(now.rstrip("%")) > 90
-        assert 50 < float(since_the_start.rstrip("%")) < 80
-        assert int(pace) >= 20
-        await seen(pilot, lambda: shares_and_pace(page) == ["-", since_the_start, "0"])
+
+        def are_right() -> bool:
+            """A poll that was under way may have been answered amid the three hundred."""
+            now, since_the_start, pace = shares_and_pace(page)
+            if "-" in (now, since_the_start, pace):
+                return False
+            right = float(now.rstrip("%")) > 90 and 50 < float(since_the_start.rstrip("%")) < 80
+            return right and int(pace) >= 20
+
+        await seen(pilot, are_right)
+        await seen(pilot, lambda: shares_and_pace(page)[::2] == ["-", "0"])
+        assert 50 < float(shares_and_pace(page)[1].rstrip("%")) < 80
 
 
 async def test_a_sqlcache_that_is_gone_is_said_and_shown_again_when_it_is_back(

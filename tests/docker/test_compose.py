@@ -260,7 +260,7 @@ class Browser:
         service, port = address.split(":")
         url = f"http://{HOST}:{self._machine.port(service, int(port))}{path}"
         body = None if form is None else urlencode(form).encode()
-        with urllib.request.urlopen(url, body, timeout=5) as answer:
+        with urllib.request.urlopen(url, body, timeout=20) as answer:
             text: str = answer.read().decode()
         return text.partition("<footer>")[0]  # which says how long it took
 
