@@ -58,25 +58,28 @@ class Tables:
         return False
 
 
-def long_texts() -> Iterator[bytes]:
-    for each in range(200):
+# Of each kind several times as many as there is room for.
+
+
+def long_texts(max_bytes: int) -> Iterator[bytes]:
+    for each in range(max_bytes // 167_000):
         yield b"SELECT %d, a FROM t1 WHERE b = '%b'" % (each, b"x" * 300_000)
 
 
-def short_texts() -> Iterator[bytes]:
-    for each in range(25_000):
+def short_texts(max_bytes: int) -> Iterator[bytes]:
+    for each in range(max_bytes // 1_340):
         one, other = each % TABLES, each // TABLES % TABLES
         column = each // TABLES**2 % 3
         yield b"SELECT a%d FROM t%d JOIN t%d ON b = %d" % (column, one, other, each)
 
 
-def writes() -> Iterator[bytes]:
-    for each in range(2_000):
+def writes(max_bytes: int) -> Iterator[bytes]:
+    for each in range(max_bytes // 16_700):
         yield b"INSERT INTO new%d VALUES (%d)" % (each, each)
 
 
-def prepared_texts() -> Iterator[bytes]:
-    for each in range(4_000):
+def prepared_texts(max_bytes: int) -> Iterator[bytes]:
+    for each in range(max_bytes // 8_380):
         yield b"SELECT %d, a FROM t1 WHERE b = ? AND c = '%b'" % (each, b"x" * 3_000)
 
 
@@ -110,14 +113,14 @@ async def fill(max_bytes: int) -> int:
         plan(planner, meanings, state, b"SELECT a FROM t1")
         before = memory_bytes()
         for texts in (long_texts, short_texts, writes):
-            for text in texts():
+            for text in texts(max_bytes):
                 plan(planner, meanings, state, text)
-        for text in prepared_texts():
+        for text in prepared_texts(max_bytes):
             made = prepare(meanings, state, 0, text)
             assert made is not None
             planner.remember_preparation(b"each " + text, planner.context(state), made)
             meanings.closed(0)
-        for number, text in enumerate(prepared_texts()):
+        for number, text in enumerate(prepared_texts(max_bytes)):
             prepare(meanings, state, number, text)
         return memory_bytes() - before
 
