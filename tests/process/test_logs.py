@@ -290,7 +290,7 @@ def test_nobody_waits_for_who_does_not_read_the_lines(form: str) -> None:
     assert [int(line["number"]) for line in before] == list(range(len(before)))
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("form", "workers"), [("logfmt", 1), ("json", 1), ("json", 2)])
 def test_the_running_program_says_lines_and_no_secret(
     proxy: ProxyFactory,
     mariadb: PrivateMariaDB,
