@@ -6,7 +6,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 from sqlcache.process import events
@@ -38,9 +37,6 @@ def calls() -> Iterator[tuple[Path, ast.Call]]:
 
 def words_of(file: Path, said: ast.expr) -> str:
     """What stays the same of what a call says: the begin of the line's `event`."""
-    if isinstance(said, ast.Name):
-        module = ".".join(file.relative_to(ROOT).with_suffix("").parts)
-        return str(getattr(import_module(module), said.id))
     assert isinstance(said, ast.Constant), f"{file}:{said.lineno}: words that can be found"
     return FIELDS_OR_VALUES.sub("", str(said.value))
 

@@ -207,7 +207,7 @@ class Keeper:
         if why_everything is not None:
             await self._forget_everything(why_everything)
         if server.rewrites and not self.is_rewritten:
-            log.warning(REWRITES)
+            log.warning("MySQL may run other statements than it is sent reason=%s", REWRITES)
         self.generation += reset
         self.globals = globals_
         self._take(catalog, seen, unread, reset=reset)
