@@ -136,9 +136,14 @@ class EntryStore:
         also: Sequence[Request],
         told: Told,
     ) -> None:
-        whole = await self._set(pieces)
-        replies = await self._cluster.ask([item, *also] if whole else also)
-        self._told(read, entry, replies[0] if whole else _TOO_LONG, told)
+        replies = await self._cluster.ask(pieces)
+        refused = any(reply is not None and reply[0] != STORED for reply in replies)
+        if refused or None in replies:
+            await self._cluster.ask(also)
+            self._told(read, None, _TOO_LONG if refused else None, told)
+            return
+        replies = await self._cluster.ask([item, *also])
+        self._told(read, entry, replies[0], told)
 
     def _packed(
         self, read: Read, versions: bytes, entry: bytes, ttl_s: int | None = None
@@ -231,7 +236,3 @@ class EntryStore:
 
     def _part_keys(self, read: Read, fill_id: bytes, count: int) -> list[bytes]:
         return [self._keyspace.part(read.key, fill_id, number) for number in range(count)]
-
-    async def _set(self, requests: list[Request]) -> bool:
-        replies = await self._cluster.ask(requests)
-        return all(reply is not None and reply[0] == STORED for reply in replies)

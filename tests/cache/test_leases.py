@@ -10,7 +10,7 @@ from sqlcache.cache.leases import LEASE_TIMEOUT, NOT_STORABLE, Lease
 from sqlcache.cache.outcomes import DISTRUSTED, Bypass, Hit, Outcome
 from sqlcache.cache.reads import Freshness, Read
 from sqlcache.demo.servers import PrivateMemcached
-from sqlcache.memcache.connection import NodeConnection
+from sqlcache.memcache.connection import Done, NodeConnection
 from sqlcache.memcache.memory import MemoryNode
 from sqlcache.metrics import Metrics
 from tests.cache.engines import (
@@ -97,6 +97,44 @@ async def test_what_memcached_does_not_take_is_waited_for_once(
             await engine.close()
         for node in nodes:
             await node.close()
+
+
+class MissesParts(Node):
+    """Does not answer in time to what is long."""
+
+    def submit(self, payload: bytes, count: int, done: Done) -> None:
+        if len(payload) > 10_000:
+            asyncio.get_running_loop().call_soon(done, None)
+        else:
+            super().submit(payload, count, done)
+
+
+@pytest.mark.parametrize("soon", [False, True])
+async def test_what_a_node_did_not_answer_in_time_to_is_as_storable_as_before(soon: bool) -> None:
+    nodes = [MissesParts("one"), MissesParts("two")]
+    metrics = Metrics()
+    own = limits(max_item_bytes=30_000)
+    engine, other = [await engine_on(*nodes, metrics=metrics, own=own) for _ in range(2)]
+    read = read_of(engine, "orders")
+    lease = await engine.obtain(read)
+    assert isinstance(lease, Lease)
+    if soon:
+        lease.fill_soon(entry_of(lease, bytes(200_000)))
+    else:
+        await lease.fill(entry_of(lease, bytes(200_000)))
+    async with asyncio.timeout(10):
+        while not metrics.fills_failed:
+            await asyncio.sleep(0.01)
+    await eventually_not(other, read_of(other, "lines"), DISTRUSTED)
+    taken = await other.obtain(read_of(other, "orders"))
+    assert isinstance(taken, Lease), "another process may fill"
+    waiting = asyncio.ensure_future(engine.obtain(read))
+    await asyncio.sleep(0.1)
+    assert not waiting.done(), "one query per miss, as ever"
+    await taken.fill(entry_of(taken, b"short"))
+    assert isinstance(await waiting, Hit)
+    for each in (engine, other):
+        await each.close()
 
 
 async def test_a_shape_whose_answers_cannot_be_stored_takes_no_lease(engine: Engine) -> None:
