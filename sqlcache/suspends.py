@@ -4,6 +4,6 @@ import time
 
 
 def suspended_s() -> float:
-    """How long it was in all since it was started, in tenths of a second."""
-    # Two clocks cannot be read at once: the difference without that is not the same each time.
-    return round(time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic(), 1)
+    """How long it was in all since it was started; less than that where this process is stopped
+    between its two looks."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()

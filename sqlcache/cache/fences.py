@@ -21,7 +21,6 @@ import logging
 from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any
 
-from sqlcache import suspends
 from sqlcache.cache.fence import ANYTHING, Fence, IsOver, SharedFence
 from sqlcache.cache.owed_bumps import RETRY_S, OwedBumps
 from sqlcache.cache.own_commits import OwnCommits
@@ -100,7 +99,7 @@ class Fences:
     def now(self) -> float:
         """On the clock of marks, which goes on while the machine is suspended: to others they are
         that old."""
-        return self._loop.time() + suspends.suspended_s()
+        return self._windows.clock()
 
     def owes(self, node: str) -> bool:
         """Whether a write has gone on without this node, and it does not know of it yet."""

@@ -118,21 +118,22 @@ class SharedFences:
     def _may_be_joined(self, shared: SharedFence) -> bool:
         if shared.over or shared.waiting:
             return not shared.over
-        looked = self._fences.now() - shared.looked_at < _JUST_BEFORE_S
-        heard = all(node.trusts(self._loop.time()) for node in shared.nodes)
-        return looked and heard and self._still_stands(shared)
+        now, loop_now = self._fences.now(), self._loop.time()
+        looked = now - shared.looked_at < _JUST_BEFORE_S
+        heard = all(node.trusts(loop_now) for node in shared.nodes)
+        return looked and heard and self._still_stands(shared, now)
 
     def still_stands(self, fence: Fence) -> bool:
         """Whether one that was told to stand does a moment later, as far as is known: else
         `Fence.mark` is to be awaited before its write is sent."""
-        return fence.shared is not None and self._still_stands(fence.shared)
+        return fence.shared is not None and self._still_stands(fence.shared, self._fences.now())
 
-    def _still_stands(self, shared: SharedFence) -> bool:
+    def _still_stands(self, shared: SharedFence, now: float) -> bool:
         raised_anew = self._fences.may_be_raised_anew(shared.fence)
-        return not (raised_anew or self._may_have_lapsed(shared))
+        return not (raised_anew or self._may_have_lapsed(shared, now))
 
-    def _may_have_lapsed(self, shared: SharedFence) -> bool:
-        return self._fences.now() - shared.fence.marked_at > self._longest_s
+    def _may_have_lapsed(self, shared: SharedFence, now: float) -> bool:
+        return now - shared.fence.marked_at > self._longest_s
 
     def raise_soon(self, fence: Fence, marks: Marks, done: Told) -> None:
         """Calls `done`, at once or soon, with the logs that are observed, as they were seen last
@@ -149,7 +150,8 @@ class SharedFences:
 
         def tell(logs: Logs | None) -> None:
             waiting, shared.waiting = shared.waiting, []
-            shared.logs = None if self._may_have_lapsed(shared) else logs
+            lapsed = self._may_have_lapsed(shared, self._fences.now())
+            shared.logs = None if lapsed else logs
             shared.over |= shared.logs is None
             _tell(waiting, shared.logs)
 

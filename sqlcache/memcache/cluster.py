@@ -5,6 +5,7 @@ one pipelined write. Every answer is a sign of life, see `health`.
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from time import CLOCK_BOOTTIME, clock_gettime
 
 from sqlcache import suspends
 from sqlcache.callbacks import told
@@ -12,6 +13,8 @@ from sqlcache.memcache.connection import Node
 from sqlcache.memcache.health import Health
 from sqlcache.memcache.protocol import Reply
 from sqlcache.memcache.ring import Ring
+
+_SUSPENDED_S = 0.05  # and more: less of it is what two clocks differ by that are read in turn
 
 Request = tuple[bytes, bytes]
 """The key whose node a request goes to, and its bytes; it has exactly one reply."""
@@ -74,7 +77,7 @@ class Cluster:
 
         Requests to one node arrive in the order given.
         """
-        asked_at, suspended_s = self._loop.time(), self._suspended_s
+        asked_at = self._loop.time() + self._suspended_s
         if self._only is not None:
             node, health = self._only
 
@@ -82,8 +85,8 @@ class Cluster:
                 if answers is None:
                     done([None] * len(requests))
                 else:
-                    self._heard(health, asked_at, suspended_s)
-                    done(list(answers))
+                    self._heard(health, asked_at)
+                    done([*answers])
 
             node.submit(b"".join([each for _, each in requests]), len(requests), answered)
             return
@@ -94,7 +97,7 @@ class Cluster:
         def collect(name: str, mine: Sequence[int], answers: list[Reply] | None) -> None:
             nonlocal waiting
             if answers is not None:
-                self._heard(self._health[name], asked_at, suspended_s)
+                self._heard(self._health[name], asked_at)
                 for place, answer in zip(mine, answers, strict=True):
                     replies[place] = answer
             waiting -= 1
@@ -105,16 +108,20 @@ class Cluster:
             payload = b"".join([requests[place][1] for place in mine])
             self.nodes[name].submit(payload, len(mine), partial(collect, name, mine))
 
-    def _heard(self, health: Health, asked_at: float, suspended_s: float) -> None:
-        """`suspended_s`: as it was then."""
-        self.note_suspends()
-        health.heard(asked_at - (self._suspended_s - suspended_s), self._loop.time())
+    def _heard(self, health: Health, asked_at: float) -> None:
+        """`asked_at`: with the time in which the machine was suspended, as it was noted then."""
+        now, suspended_s = self._loop.time(), self._suspended_s
+        # The loop's time may be a turn old: then it is looked at more closely, in vain.
+        if clock_gettime(CLOCK_BOOTTIME) - now - suspended_s > _SUSPENDED_S:
+            self.note_suspends()
+            suspended_s = self._suspended_s
+        health.heard(asked_at - suspended_s, now)
 
     def note_suspends(self) -> None:
         """Time in which the machine was suspended was silence, though it is in no clock of the
         event loop."""
         more_s = suspends.suspended_s() - self._suspended_s
-        if more_s > 0:
+        if more_s > _SUSPENDED_S:
             self._suspended_s += more_s
             for health in self._health.values():
                 health.was_suspended(more_s)

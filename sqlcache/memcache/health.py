@@ -129,7 +129,8 @@ class Health:
             self._missed(unknown_s)
             self.distrust(now, late=2 * self._silent * self._ask_every_s < unknown_s)
         self._unanswered = self._silent = self._unheard = 0
-        self._alive_at = max(self._alive_at, asked_at)
+        if asked_at > self._alive_at:
+            self._alive_at = asked_at
 
     def _missed(self, unknown_s: float) -> None:
         """Nothing is known of this time, nor of what was missed before while it was distrusted."""

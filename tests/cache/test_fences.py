@@ -11,6 +11,7 @@ from sqlcache.cache.leases import Lease
 from sqlcache.cache.outcomes import DISTRUSTED, FENCED, UNREACHABLE, UNREPORTED
 from sqlcache.cache.tag_logs import fresh_id
 from sqlcache.cache.tags import ROOT, Tag, TagState, fence_record
+from sqlcache.cache.windows import boot_clock
 from sqlcache.errors import CacheUnavailable, WriteRefused
 from sqlcache.memcache.connection import Done
 from sqlcache.memcache.protocol import meta_set
@@ -244,7 +245,7 @@ async def test_a_fence_that_lapsed_while_its_machine_was_suspended_is_put_up_aga
         await filled(engine, read, b"old")
         await fence.renew()
         assert await answer_to(engine, read) == b"old"
-    monkeypatch.setattr("sqlcache.suspends.suspended_s", lambda: 40.0)
+    monkeypatch.setattr(writer._windows, "clock", lambda: boot_clock() + 40)
     assert not writer.still_stands(shared)
     await alone.renew()
     assert await engine.obtain(read) == FENCED

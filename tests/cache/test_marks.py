@@ -84,13 +84,13 @@ async def test_a_fence_that_may_have_lapsed_is_to_be_put_up_again(
     node: Node, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await filled(engine, read_of(engine, "orders"), b"answer")
-    loop = asyncio.get_running_loop()
-    then = loop.time()
-    told: asyncio.Future[Logs | None] = loop.create_future()
+    then = engine._windows.clock()
+    told: asyncio.Future[Logs | None] = asyncio.get_running_loop().create_future()
     marks = engine.marks([ORDERS], [SHOP])
     fence = engine.join_fence(marks)
     engine.fence_soon(fence, marks, told.set_result)
-    monkeypatch.setattr(loop, "time", lambda: then + DEADLINE_S)  # this process was stopped
+    # This process was stopped.
+    monkeypatch.setattr(engine._windows, "clock", lambda: then + DEADLINE_S)
     assert await told is None
     monkeypatch.undo()
     await fence.undo()

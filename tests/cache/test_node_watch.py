@@ -11,7 +11,7 @@ import pytest
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.node_watch import Verdict
-from sqlcache.cache.outcomes import DISTRUSTED, UNREACHABLE
+from sqlcache.cache.outcomes import DISTRUSTED, UNREACHABLE, Hit
 from sqlcache.demo.servers import PrivateMemcached
 from sqlcache.memcache.connection import NodeConnection
 from sqlcache.memcache.protocol import meta_set
@@ -462,6 +462,24 @@ async def test_time_in_which_the_machine_was_suspended_is_silence(node: Node) ->
     assert await answer_to(one, read) == b"answer"
     for engine in (one, other):
         await engine.close()
+
+
+async def test_hits_do_not_look_each_time_how_long_the_machine_was_suspended(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One look at one clock does, but after a turn that was long."""
+    read, looks = read_of(engine, "orders"), 0
+    await filled(engine, read, b"answer")
+
+    def looked() -> float:
+        nonlocal looks
+        looks += 1
+        return engine._cluster._suspended_s
+
+    monkeypatch.setattr("sqlcache.suspends.suspended_s", looked)
+    for _ in range(200):
+        assert isinstance(await engine.look(read), Hit)
+    assert looks < 50
 
 
 def without_eviction(folder: Path) -> PrivateMemcached:

@@ -156,9 +156,8 @@ async def test_one_that_may_have_lapsed_is_not_joined(
     await filled(engine, read_of(engine, "orders"), b"answer")
     marks = writer.marks([ORDERS], [SHOP])
     (old,) = await begun(writer, marks, 1)
-    loop = asyncio.get_running_loop()
-    then = loop.time()
-    monkeypatch.setattr(loop, "time", lambda: then + 16)
+    then = writer._windows.clock()
+    monkeypatch.setattr(writer._windows, "clock", lambda: then + 16)
     (new,) = await begun(writer, marks, 1)
     monkeypatch.undo()
     assert (metrics.fences, metrics.fences_shared) == (2, 0)
@@ -232,9 +231,8 @@ async def test_one_under_which_definitions_may_have_changed_is_not_joined(
     marks = engines[1].marks([ORDERS], [SHOP])
     (old,) = await begun(engines[1], marks, 1)
     definition = await engines[0].fence([SHOP])
-    loop = asyncio.get_running_loop()
-    then = loop.time()
-    monkeypatch.setattr(loop, "time", lambda: then + 0.06)
+    then = engines[1]._windows.clock()
+    monkeypatch.setattr(engines[1]._windows, "clock", lambda: then + 0.06)
     new, logs = await raised(engines[1], marks)
     monkeypatch.undo()
     assert logs is not None
@@ -248,9 +246,8 @@ async def test_a_look_at_definitions_that_was_not_answered_is_none(
     await filled(engine, read_of(engine, "orders"), b"answer")
     marks = engine.marks([ORDERS], [SHOP])
     first, second = await begun(engine, marks, 2)
-    loop = asyncio.get_running_loop()
-    then = loop.time()
-    monkeypatch.setattr(loop, "time", lambda: then + 0.06)
+    then = engine._windows.clock()
+    monkeypatch.setattr(engine._windows, "clock", lambda: then + 0.06)
     node.away = True
     assert await lifted(engine, first, marks) is None
     node.away = False
