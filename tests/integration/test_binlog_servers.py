@@ -273,7 +273,7 @@ def test_mariadbs_place_does_not_tell_of_all_commits_when_they_are_done(
         return bumps() - before
 
     if tells:  # but where the server is too busy to say in time that the commit can be seen
-        until(lambda: told() == 1, 60)
+        assert [told() for _ in range(5)].count(1) >= 3
     else:
         assert told() == 2
 
