@@ -306,7 +306,7 @@ async def test_a_memento_that_was_evicted_is_put_back(
     assert not metrics.node_outages
 
 
-@pytest.mark.parametrize("late_s", [1.0, 4.0])
+@pytest.mark.parametrize("late_s", [1.0, 4.0, 10.0])
 async def test_proxies_that_were_all_late_keep_their_answers(
     node: Node, engines: list[Engine], metrics: Metrics, late_s: float
 ) -> None:
