@@ -298,7 +298,8 @@ class _Pipeline(asyncio.Protocol):
         self._write = _Write()
         self._timer: asyncio.TimerHandle | None = None
         self._late_s = 0.0
-        self._bytes_seen = 0  # of `bytes_in`, at the last look that saw some come; and when
+        # Of `bytes_in`, when nothing was outstanding or the last look saw some come; and when.
+        self._bytes_seen = owner.bytes_in
         self._heard_at = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -321,12 +322,13 @@ class _Pipeline(asyncio.Protocol):
             return
         data = b"".join(self._unsent)
         self._unsent.clear()
-        self._owner.bytes_out += len(data)
+        owner = self._owner
+        owner.bytes_out += len(data)
         self._transport.write(data)
         # Not from `submit` on: a stall of this process before the write is no fault of the node.
-        self._write.deadline = self._turning() + self._owner.timeout_s
-        self._owner.writes += 1
-        if not self._owner.writes % TIMED_OF_WRITES:
+        self._write.deadline = self._turning() + owner.timeout_s
+        owner.writes += 1
+        if not owner.writes % TIMED_OF_WRITES:
             self._write.sent_at = perf_counter()
         if self._timer is None:
             self._look_later()
@@ -344,7 +346,8 @@ class _Pipeline(asyncio.Protocol):
         self._check_deadline()
 
     def data_received(self, data: bytes) -> None:
-        self._owner.bytes_in += len(data)
+        owner = self._owner
+        owner.bytes_in += len(data)
         replies = self._replies
         try:
             replies += self._parser.feed(data)
@@ -356,8 +359,10 @@ class _Pipeline(asyncio.Protocol):
         while self._batches and len(replies) - taken >= self._batches[0][0]:
             count, size, write, done = self._batches.popleft()
             self.outstanding_bytes -= size
+            if not self._batches:
+                self._bytes_seen = owner.bytes_in
             if write.sent_at and not (self._batches and self._batches[0][2] is write):
-                self._owner.round_trips.observe(perf_counter() - write.sent_at)
+                owner.round_trips.observe(perf_counter() - write.sent_at)
             answer(done, replies[taken : taken + count])
             taken += count
         del replies[:taken]

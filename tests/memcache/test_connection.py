@@ -424,6 +424,26 @@ async def test_who_is_answered_at_length_waits_on_but_not_for_ever(scripted_node
         assert loop.time() - began > 1.9
 
 
+@pytest.mark.parametrize("idle", [False, True])
+async def test_what_came_before_a_batch_was_sent_does_not_put_its_deadline_off(
+    memcached: PrivateMemcached, idle: bool
+) -> None:
+    async with connected(memcached.port, timeout_s=2.0, longest_s=10.0) as node:
+        pipeline = node._pipeline
+        assert pipeline is not None
+        assert await node.request(META_NOOP, 1) == [NOOP_REPLY]
+        if idle:
+            await until(lambda: pipeline._timer is None)
+        memcached.freeze()
+        try:
+            node.submit(META_NOOP, 1, lambda _: None)
+            await asyncio.sleep(0.1)
+            deadline = pipeline._batches[0][2].deadline
+            assert pipeline._put_off(deadline, pipeline._turning()) == deadline
+        finally:
+            memcached.thaw()
+
+
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
 def test_a_stall_of_this_process_before_the_write_is_not_counted(
     memcached: PrivateMemcached, run: Callable[..., None]
