@@ -91,20 +91,12 @@ class Authentication:
         self._plugin = b""
         self._shift = 0
         self._password_wanted = False
-        self._answer_due = False  # from the client
+        self._answer_due = False
         self._command_waits = False
-        self._verdict_due = False  # from the server, now or later
-        self._broken: ProtocolError | None = None  # by the client, while that is due
         self._answers: asyncio.Task[None] | None = None
         self._password: bytes | None = None  # until the server's public key has come
         self.client_broke_off = False
         """Whether it was for the client that the connection to the server was ended."""
-
-    @property
-    def awaits_verdict(self) -> bool:
-        """Whether it is the server that speaks next, and perhaps to say that the client is let in:
-        then it may have done that already."""
-        return self._verdict_due and not self._answer_due
 
     async def relay(
         self, plugin: bytes, shift: int = 0, admit: Callable[[int], None] = _admit_all
@@ -119,7 +111,6 @@ class Authentication:
         """
         self._plugin, self._shift = plugin, shift
         self._password_wanted = self._answer_due = self._command_waits = False
-        self._verdict_due, self._broken = True, None
         self._client.intercept = self._client_speaks
         try:
             if self._client.has_some:
@@ -134,31 +125,20 @@ class Authentication:
                     got[HEADER_BYTES:][:1] == b"\0" and len(got) >= HEADER_BYTES + _LEAST_OK_BYTES
                 )
                 if is_ok:
-                    self._verdict_due = False
                     got = untracked(got) if self._upstream.hides_tracking else got
                     admit(got[3] + self._shift & 0xFF)
-                    if self._broken is not None:
-                        raise self._broken
                 self._client.write(_shifted(got, self._shift))
                 if self._answer_due and self._command_waits:
                     raise _out_of_order()
                 if got[HEADER_BYTES:][:1] == bytes((_ERR,)):
-                    self._verdict_due = False
                     raise LoginRefused("the server refuses the login", error_code(got))
                 if is_ok:
                     return got
-                if self._answer_due and (self._broken or self._client_has_left):
-                    self.client_broke_off = True
-                    raise self._broken or ConnectionLost("the client closed the connection")
         finally:
             self._client.intercept = self._password = None
             if self._answers is not None:
                 self._answers.cancel()
                 self._answers = None
-
-    @property
-    def _client_has_left(self) -> bool:
-        return self._client.closed and not self._client.has_some
 
     def _client_speaks(self, _: bytes = b"") -> bool:
         """The client has more to say than the packet that began this login; most have not."""
@@ -197,18 +177,10 @@ class Authentication:
                 elif self._password_wanted and self.server_is_secure and not self.client_is_secure:
                     await self._pass_on_password(got)
                 else:
-                    self._answered(_shifted(got, -self._shift))
-        except (ConnectionLost, ProtocolError) as error:
-            if not self.awaits_verdict:
-                self.client_broke_off = True
-                self._upstream.abort()
-            elif isinstance(error, ProtocolError):
-                self._broken = error
-
-    def _answered(self, data: bytes) -> None:
-        """Tells the server what the client has answered."""
-        self._answer_due = False
-        self._upstream.write(data)
+                    self._upstream.write(_shifted(got, -self._shift))
+        except (ConnectionLost, ProtocolError):
+            self.client_broke_off = True
+            self._upstream.abort()
 
     async def _next_answer(self) -> bytes:
         """The client's next packet of this login.
@@ -224,13 +196,14 @@ class Authentication:
         got = await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
         if not (got[3] - self._shift) & 0xFF:  # as it would be for the server
             raise _out_of_order()
+        self._answer_due = False
         return got
 
     def _ask_for_public_key(self, got: bytes) -> None:
         """The client has sent its password: keeps it for the moment until the key comes."""
         self._password_wanted = False
         self._password = got[HEADER_BYTES:]
-        self._answered(packet(got[3] - self._shift, _WANTS_PUBLIC_KEY))
+        self._upstream.write(packet(got[3] - self._shift, _WANTS_PUBLIC_KEY))
 
     def _send_encrypted(self, got: bytes) -> None:
         """The server's public key has come: sends the password so that only the server reads it."""
@@ -264,7 +237,7 @@ class Authentication:
             password = _mixed(key.decrypt(got[HEADER_BYTES:], _OAEP), self._nonce)
         except ValueError:
             self._refuse(got, "with TLS to MySQL, sqlcache takes passwords by a key of its own")
-        self._answered(packet(got[3] - self._shift, password))
+        self._upstream.write(packet(got[3] - self._shift, password))
 
     def _refuse(self, got: bytes, why: str) -> NoReturn:
         self._client.write(err_packet(got[3] + 1, ER_ACCESS_DENIED, why, "28000"))

@@ -91,7 +91,6 @@ class LoginRelay:
         self._added = 0  # to the client's capabilities
         self._greeting = b""  # as it came
         self._answered = False
-        self._login: Login | None = None
         self._succeeded = False
         self.connection = 0
         """The number of the connection to MySQL, once that has greeted."""
@@ -100,18 +99,6 @@ class LoginRelay:
     def broke_off(self) -> bool:
         """Whether the server greeted the client, and then did not let it in."""
         return bool(self._greeting) and not self._succeeded
-
-    @property
-    def has_succeeded(self) -> bool:
-        """Whether the server has let the client in."""
-        return self._succeeded
-
-    @property
-    def may_be_in(self) -> Login | None:
-        """By what the server has let the client in, or may have, for all that is known."""
-        authentication = self._authentication
-        awaits = authentication is not None and authentication.awaits_verdict
-        return self._login if self._succeeded or awaits else None
 
     @property
     def is_unanswered(self) -> bool:
@@ -152,7 +139,7 @@ class LoginRelay:
         authentication.server_is_secure = secured or self._upstream_tls.by_socket
         authentication.refuse_clear_text(login.plugin, answer[3] + 1)
         shift = asks_for_tls - secured
-        self._answered, self._login = True, login
+        self._answered = True
         self._upstream.write(packet(answer[3] - shift, payload))
         return login, await authentication.relay(login.plugin, shift, self._admit)
 

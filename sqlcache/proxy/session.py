@@ -5,7 +5,6 @@ What was planned before goes the straight path, see `straight`; everything else 
 """
 
 import asyncio
-import contextlib
 import logging
 from typing import Any
 
@@ -18,7 +17,6 @@ from sqlcache.mysql.constants import (
     ER_SERVER_SHUTDOWN,
     Command,
 )
-from sqlcache.mysql.handshake import Login
 from sqlcache.mysql.packets import (
     HEADER_BYTES,
     err_packet,
@@ -87,7 +85,6 @@ class Session:
         self._idleness = Idleness(client, upstream, self._relay, self.way)
         self._draining = False
         self._has_quit = False
-        self._serves = False
         self._began = 0.0 if embedded else asyncio.get_running_loop().time()
 
     @property
@@ -143,13 +140,14 @@ class Session:
         self._upstream.on_change = self._client.wake
         try:
             self._standing.note_globals()
-            login, ok = await self._log_in()
+            with self._logins.failing():
+                async with Patience(self._limits.login_timeout_s):
+                    login, ok = await self._logins.log_in()
             await self._planner.keeper.meet()
             if not self._planner.keeper.is_met:
                 self._standing.note_globals()  # as far as they are known
             self._client.buffer_bytes = self._upstream.buffer_bytes
             await self.way.begin(login, status_of(ok))
-            self._serves = True
             if log.isEnabledFor(logging.DEBUG):
                 self._tell_of_login()
             self._signs.begin()
@@ -183,19 +181,6 @@ class Session:
         if odd and odd != _ERR:  # as where a user asks more than an account may
             await self._planner.mistook()
 
-    async def _log_in(self) -> tuple[Login, bytes]:
-        try:
-            with self._logins.failing():
-                async with Patience(self._limits.login_timeout_s):
-                    return await self._logins.log_in()
-        except (ConnectionLost, ProtocolError, TimeoutError):
-            login = self._logins.may_be_in
-            if login is not None:
-                with contextlib.suppress(ConnectionLost):
-                    await self._planner.keeper.meet()
-                    await self.way.begin_for_none(login, surely=self._logins.has_succeeded)
-            raise
-
     def _tell_of_login(self) -> None:
         user = self._standing.state.login.user.decode("utf-8", "replace")
         client, schema = self._client.address(), self._standing.state.schema or ""
@@ -208,12 +193,9 @@ class Session:
             self._errors.lost()
 
     def _client_changed(self) -> None:
-        """Where the client said nothing yet there is nothing to end. Where MySQL may be about to
-        let it in, or has, it does for it what it does for each: that is to be heard of."""
-        logins = self._logins
-        if logins.is_unanswered or (not self._serves and logins.may_be_in is not None):
-            return
-        self.way.client_changed()
+        """Where the client said nothing yet there is nothing to end."""
+        if not self._logins.is_unanswered:
+            self.way.client_changed()
 
     async def _serve_next(self) -> bool:
         """Answers the next command, of which nothing is held afterwards; False after the last."""

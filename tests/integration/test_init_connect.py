@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from typing import Any, TypeAlias
 
 import pymysql
@@ -16,15 +16,12 @@ from sqlcache.demo.servers import (
     PrivateSqlServer,
     wait_until,
 )
-from sqlcache.mysql.constants import ER_TOO_MANY_USER_CONNECTIONS
 from tests.conftest import ProxyFactory
-from tests.fakes.middleman import Fault, Middleman
-from tests.fakes.raw_client import OLD, RawClient, packets_of
+from tests.fakes.raw_client import RawClient
 
 COUNT = "SELECT COUNT(*) FROM logins"
 NOTES = "INSERT INTO logins (who) VALUES (0)"
 ROOTS = 'sqlcache_invalidations_total{kind="root"}'
-MISSES = "sqlcache_misses_total"
 ER_NEW_ABORTING_CONNECTION = 1184
 
 Session: TypeAlias = "pymysql.Connection[Any]"
@@ -114,91 +111,6 @@ def test_what_is_run_for_a_client_that_leaves_at_once_is_seen(
         memcached.thaw()
         wait_until(lambda: written(upstream, schema) == expected, 20, "a write")  # noqa: B023
         wait_until(lambda: cached(reader) == expected, 5, "its being seen")  # noqa: B023
-
-
-def test_what_is_run_for_one_who_has_too_many_sessions_is_seen(
-    upstream: PrivateSqlServer,
-    memcached: PrivateMemcached,
-    proxy: ProxyFactory,
-    connect: Connect,
-    readers: list[Session],
-    schema: str,
-) -> None:
-    """MySQL has let it in, and sqlcache does not."""
-    limited = proxy(upstream, memcached, proxy__max_connections_per_user=1)
-    run(readers[0], f"SET GLOBAL init_connect = '{NOTES}'")
-    with closing(limited.connect(user=schema, password="p", database=schema)):
-        for _ in range(2):
-            expected = cached(readers[0]) + 1
-            with pytest.raises(pymysql.OperationalError) as refused:
-                limited.connect(user=schema, password="p", database=schema)
-            assert refused.value.args[0] == ER_TOO_MANY_USER_CONNECTIONS
-            wait_until(lambda: written(upstream, schema) == expected, 20, "a write")  # noqa: B023
-            wait_until(lambda: cached(readers[0]) == expected, 5, "its being seen")  # noqa: B023
-
-
-@pytest.fixture
-def middleman(upstream: PrivateSqlServer) -> Iterator[Middleman]:
-    """The network to MySQL."""
-    with Middleman(upstream) as between:
-        yield between
-
-
-@pytest.mark.parametrize("leaves", [True, False], ids=["leaves", "waits too long"])
-def test_what_is_run_for_a_client_that_is_not_told_that_it_is_in_is_seen(
-    upstream: PrivateSqlServer,
-    memcached: PrivateMemcached,
-    proxy: ProxyFactory,
-    middleman: Middleman,
-    connect: Connect,
-    readers: list[Session],
-    schema: str,
-    leaves: bool,
-) -> None:
-    relay = proxy(middleman, memcached, proxy__login_timeout_s=30 if leaves else 1)
-    run(readers[0], f"SET GLOBAL init_connect = '{NOTES}'")
-    connect()  # so that MySQL knows the password
-    expected = cached(readers[0]) + 1
-    trap = middleman.set_trap(schema.encode(), Fault.HOLD)
-    with RawClient(relay) as client:
-        client.read_greeting()
-        client.send(packets_of(client.response(schema, "p", schema, OLD), 1))
-        assert trap.sprung.wait(10)
-        client.reset() if leaves else client.read_to_end()
-    for _ in range(3):
-        relay.metrics()  # it is heard of its end before MySQL is
-    trap.released.set()
-    wait_until(lambda: written(upstream, schema) == expected, 20, "a write")
-    wait_until(lambda: cached(readers[0]) == expected, 10, "its being seen")
-
-
-def test_nothing_is_forgotten_for_one_who_is_not_let_in(
-    upstream: PrivateSqlServer,
-    memcached: PrivateMemcached,
-    proxy: ProxyFactory,
-    middleman: Middleman,
-    servers: list[PrivateSqlcache],
-    connect: Connect,
-    readers: list[Session],
-    schema: str,
-) -> None:
-    """However it leaves: else who has no password could have answers forgotten."""
-    relay = proxy(middleman, memcached)
-    run(readers[0], f"SET GLOBAL init_connect = '{NOTES}'")
-    connect()  # so that MySQL knows the password
-    first, before = cached(readers[0]), servers[0].metrics()[MISSES]
-    trap = middleman.set_trap(schema.encode(), Fault.HOLD)
-    with RawClient(relay) as client:
-        client.read_greeting()
-        client.send(packets_of(client.response(schema, "another", schema, OLD), 1))
-        assert trap.sprung.wait(10)
-        client.reset()
-    for _ in range(3):
-        relay.metrics()
-    trap.released.set()
-    wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 0, 10, "its end")
-    assert run(readers[0], COUNT) == ((first,),)
-    assert servers[0].metrics()[MISSES] == before
 
 
 def written(upstream: PrivateSqlServer, schema: str) -> int:

@@ -96,7 +96,7 @@ class Standing:
     def begin(self, login: Login, status: int, relay: Relay, engine: Engine) -> None:
         """The client has logged in."""
         self.has_begun = True
-        self.state = self.state_of(login, status)
+        self.state = SessionState(login, self._globals, status, secrets.token_hex())
         self.questions = Questions(
             *(relay, self._planner, self._diagnostics, self.state, self._generation)
         )
@@ -105,10 +105,6 @@ class Standing:
             *(engine, self.state, self.questions, lambda: keeper.has_one_snapshot),
             self._for_transactions,
         )
-
-    def state_of(self, login: Login, status: int) -> SessionState:
-        """That of a session which the server has let in."""
-        return SessionState(login, self._globals, status, secrets.token_hex())
 
     def changed_user(self, login: Login, status: int) -> None:
         """The client has logged in anew."""

@@ -9,7 +9,7 @@ from time import perf_counter
 from sqlcache.cache.engine import Engine
 from sqlcache.errors import ConnectionLost, WriteRefused
 from sqlcache.metrics import Metrics
-from sqlcache.mysql.constants import ER_UNKNOWN_ERROR, Command, Status
+from sqlcache.mysql.constants import ER_UNKNOWN_ERROR, Command
 from sqlcache.mysql.handshake import Login
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet
 from sqlcache.plan.commands import USE_PREPARED, ClientCommand
@@ -143,17 +143,6 @@ class LongWay:
             self._relay.client.write(error)
             raise ConnectionLost("the server has ended a session that it could not begin")
         self.standing.refresh_context()
-
-    async def begin_for_none(self, login: Login, *, surely: bool) -> None:
-        """MySQL has let in a client, `surely` or perhaps, that is to have no session: what it runs
-        for each is seen all the same. Raises: ConnectionLost; CacheUnavailable."""
-        if not surely:
-            self._relay.upstream.abort()  # or it would be asked whether it is done
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LONGEST_LOOK_S):
-                await self._planner.keeper.confirms_rights()  # or the globals may be of before
-        state = self.standing.state_of(login, Status.AUTOCOMMIT)
-        await publish_init_connect(self._planner, self._writes, self._relay, state)
 
     def close(self, connection: int) -> None:
         """The session ends, whatever is under way. `connection`: the number of its connection to
