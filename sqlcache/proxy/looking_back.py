@@ -33,7 +33,7 @@ _OFFSET_OR_TIES = re.compile(rb"\b(?:OFFSET|TIES)\b", re.IGNORECASE)
 _COMMA = re.compile(rb",")
 _UNION = re.compile(rb"\b(UNION|EXCEPT|INTERSECT)\b", re.IGNORECASE)
 _AGGREGATE = re.compile(
-    rb"\b(?:COUNT|MIN|MAX|SUM|AVG|STD|VAR|BIT_|GROUP_CONCAT|JSON_)", re.IGNORECASE
+    rb"\b(?:COUNT|MIN|MAX|SUM|AVG|STD|VAR|BIT_|GROUP_CONCAT|JSON_|ST_COLLECT)", re.IGNORECASE
 )
 _VALUES = re.compile(rb"\bVALUES\b", re.IGNORECASE)
 _INSERTS = re.compile(rb"(?is)\A.{0,7}?\b(?:INSERT|REPLACE)\b")  # a packet, too

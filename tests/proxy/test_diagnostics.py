@@ -6,7 +6,7 @@ from sqlcache.mysql.packets import packet, query_packet
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.plan.commands import NO_STATEMENT, UNKNOWN, ClientCommand, Meaning
 from sqlcache.proxy.diagnostics import Diagnostics
-from sqlcache.proxy.looking_back import MOST_SEARCHED_BYTES, may_look_back
+from sqlcache.proxy.looking_back import MOST_SEARCHED_BYTES, may_keep_rows, may_look_back
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.pieces import Dialect
 from tests.sql.test_cost import cost_s
@@ -310,3 +310,9 @@ def test_what_is_owed_for_aggregates_is_bounded() -> None:
         long = query_packet(b"SELECT SUM(v) FROM t WHERE a = %d" % number, CAPABILITIES)
         diagnostics.hit(long, long, 1)
     assert sum(map(len, diagnostics.missing(CAPABILITIES))) < 5_000
+
+
+@pytest.mark.parametrize("aggregate", [b"COUNT", b"ST_COLLECT"])
+def test_an_aggregate_of_no_rows_may_keep_what_was_found(aggregate: bytes) -> None:
+    assert may_keep_rows(b"SELECT %b(g) FROM t WHERE a = 5" % aggregate)
+    assert not may_keep_rows(b"SELECT %b(g) FROM t WHERE a = 5 GROUP BY b" % aggregate)
