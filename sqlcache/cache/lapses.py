@@ -13,6 +13,7 @@ from sqlcache.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
+_LONGEST_PAUSE_S = 1.0  # before it is tried again: meanwhile this process's own writers go on
 _MOST_WATCHED = 10_000  # tags; of most nobody tells that their fences have ended
 
 
@@ -29,7 +30,7 @@ class Lapses:
         # Those seen last come last: when, and each fence's beat, and since when it has it.
         self._watched: OrderedDict[Tag, tuple[float, dict[bytes, tuple[bytes, float]]]]
         self._watched = OrderedDict()
-        self._lapsing: set[Tag] = set()
+        self._lapsing: set[Tag] = set()  # or it was tried in vain just before
         self._loop = asyncio.get_running_loop()
 
     def saw(self, tag: Tag, state: TagState) -> None:
@@ -57,10 +58,12 @@ class Lapses:
 
     def _tried(self, tag: Tag, lapsed: dict[bytes, bytes], gone: Collection[bytes] | None) -> None:
         """Some of these are gone, and the rest were before or have beats again; or, with None, who
-        sees them next tries again."""
-        self._lapsing.discard(tag)
+        sees them a moment later tries again."""
         if gone is None:
+            pause_s = min(self._deadline_s / 4, _LONGEST_PAUSE_S)
+            self._loop.call_later(pause_s, self._lapsing.discard, tag)
             return
+        self._lapsing.discard(tag)
         if gone:
             self._metrics.fences_lapsed += len(gone)
             log.warning("fence lapsed tag=%s", tag)

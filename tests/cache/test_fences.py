@@ -215,6 +215,32 @@ async def test_it_lapses_soon_also_while_others_write(writes: int, metrics: Metr
     await reader.close()
 
 
+async def test_between_tries_to_let_it_lapse_this_processs_own_writers_go_on() -> None:
+    """Where others write all the time, each time in between: during a try its own wait."""
+    node = _WithWriters()
+    dead, reader = await engine_on(node), await engine_on(node)
+    read = read_of(reader, "orders")
+    await filled(reader, read, b"answer")
+    await dead.fence([ORDERS])
+    await dead.close()
+    node.writes = 1_000_000
+    looks: list[bool] = []  # whether its own would have to wait
+    loop = asyncio.get_running_loop()
+    while looks.count(True) < 20 and len(looks) < 5_000:
+        await reader.look(read)
+        looks.append(ORDERS in reader._logs._compacting)
+        await asyncio.sleep(0.002)
+    began, looks = loop.time(), []
+    while loop.time() - began < 4 * DEADLINE_S:
+        await reader.look(read)
+        looks.append(ORDERS in reader._logs._compacting)
+        await asyncio.sleep(0.002)
+    assert looks.count(True)
+    assert looks.count(False) > len(looks) / 5
+    node.writes = 0
+    await reader.close()
+
+
 async def test_a_fence_that_lapsed_before_its_write_was_sent_is_put_up_again(
     node: Node, engine: Engine
 ) -> None:
