@@ -5,7 +5,8 @@ A tailer reads the server's binary log as a replica does, and bumps what each tr
 - `events` takes the packets apart into the log's events, `transactions` gathers these into what
   became visible at once; no I/O, no clock.
 - `effects` finds the tags, by the catalog and the analysis that the proxy's writes go by;
-  `hindsight` says whether that is of then, `temporary` knows the tables that no catalog has.
+  `hindsight` says whether that is of then, `additions` which definitions do not matter to that,
+  `temporary` knows the tables that no catalog has.
 - `source` is the server: whether its log can be followed, and when a commit can be seen.
 - `turns` elects one tailer among all processes, `tailer` is the one that reads. `bookmark` says
   from where on, `lag` how far it is behind, and `unsettled` what it is to bump once more.

@@ -14,6 +14,7 @@ from functools import reduce
 from operator import or_
 from typing import Final, NamedTuple
 
+from sqlcache.binlog.additions import only_adds
 from sqlcache.binlog.hindsight import Hindsight, Stamp
 from sqlcache.binlog.temporary import LoggedTemporaryTables, concerns
 from sqlcache.binlog.transactions import Change, Logged
@@ -56,7 +57,7 @@ Rows = dict[tuple[str, str], Changes]
 """See `Change.tables`."""
 _Row = tuple[tuple[str, str], Changes]
 _UNKNOWN: Final = "the log has a statement of which it is not known what it changes"
-_MISLED: Final = "definitions have changed since the log was followed"
+_MISLED: Final = "a definition has followed what may have been read by later ones"
 
 
 _Shape = tuple[bytes, str | None, Dialect]
@@ -65,13 +66,17 @@ _Shape = tuple[bytes, str | None, Dialect]
 
 class _Read(NamedTuple):
     """What a statement does, by some definitions: those of the `schemas` decide that. Of the tables
-    that it writes these are `unknown`. `statements` are kept where temporary ones are concerned."""
+    that it writes these are `unknown`. `statements` are kept where temporary ones are concerned.
+    `besides` is outdated where names may mean temporary ones. `only_adds`: no write leads to less
+    by it."""
 
     does: WriteSet
     tags: frozenset[Tag]
     schemas: frozenset[str] = frozenset()
     unknown: frozenset[TableName] = frozenset()
     statements: tuple[Statement, ...] = ()
+    besides: frozenset[Tag] = frozenset()
+    only_adds: bool = False
 
     @property
     def defines(self) -> bool:
@@ -85,11 +90,13 @@ _ANYTHING: Final = _Read(EVERYTHING, frozenset({ROOT}))
 @dataclass(slots=True)
 class _Gathered:
     """What is to be bumped at once, and for which commits: by what they did, what they are called,
-    None where that is not known. `writes` are those of a definition, which comes last."""
+    None where that is not known. `writes` are those of a definition, which comes last;
+    `only_adds`: by it nothing leads to less, or that was found before."""
 
     tags: set[Tag] = field(default_factory=set)
     rows: Rows = field(default_factory=dict)
     writes: WriteSet = NOTHING
+    only_adds: bool = False
     cause: str = ""
     by_rows: dict[frozenset[_Row], set[bytes | None]] = field(default_factory=dict)
     by_tag: dict[Tag, set[bytes | None]] = field(default_factory=dict)
@@ -116,10 +123,13 @@ class _Gathered:
 
 @dataclass(slots=True)
 class Reading:
-    """What is known of a reading of the log, from a place on."""
+    """What is known of a reading of the log, from a place on. `again`: its changes were read
+    before, and what was found then is bumped with them: what they did by other definitions, or by
+    way of temporary tables, is among that."""
 
     hindsight: Hindsight = field(default_factory=Hindsight)
     temporary: LoggedTemporaryTables = field(default_factory=LoggedTemporaryTables)
+    again: bool = False
 
 
 class Effects:
@@ -131,6 +141,7 @@ class Effects:
         self._metrics = metrics
         self._shapes: Bounded[_Shape, _Read] = Bounded(_KNOWN_BYTES)
         self._shapes_by = 0  # the edition of the catalog
+        self._merged: frozenset[Tag] | None = None  # by the same: the tags of `_by_unknown`
 
     @property
     def stamp(self) -> Stamp:
@@ -199,8 +210,11 @@ class Effects:
                 if each.does.everything:
                     gathered.add_everything(_UNKNOWN)
                 gathered.add(each.tags, change.name)
+                if each.besides:
+                    gathered.add(each.besides, None)
                 if each.defines:
                     gathered.writes = each.does
+                    gathered.only_adds = each.only_adds or reading.again
                     gathered.add_rows(rows, change.name)
                     bumped += await self._bump(gathered, reading.hindsight)
                     gathered, rows = _Gathered(), {}
@@ -215,7 +229,7 @@ class Effects:
         tags, writes = gathered.tags, gathered.writes
         if gathered.rows and ROOT not in tags:
             tags |= await self._tags_of(gathered.rows, hindsight)
-        if ROOT not in tags and self._is_late(writes, hindsight):
+        if ROOT not in tags and not gathered.only_adds and self._is_late(writes, hindsight):
             gathered.add_everything(_MISLED)
         if ROOT in tags:
             cause = gathered.cause or "it is not known what rows hang on a change"
@@ -234,6 +248,8 @@ class Effects:
     def _is_late(self, writes: WriteSet, hindsight: Hindsight) -> bool:
         """Whether what came before may have led to tables that it leads to no more, now that these
         definitions have changed. What hangs on their schemas is forgotten by that alone."""
+        if not writes.schemas:
+            return False
         catalog = self._planner.keeper.catalog
         keys = catalog is None or catalog.writes.keys_cross_schemas
         return hindsight.late(writes.schemas, keys_cross_schemas=keys)
@@ -274,16 +290,22 @@ class Effects:
                     unknown += 1
                     if not unknown % _READ_AT_A_STRETCH:
                         await asyncio.sleep(0)
-                each = self._by_way_of(statement, each, reading.temporary)
                 if read and (each.defines or len(writes) >= _MOST_DISTINCT):
                     break
                 read.append(each)
                 writes.add(each.does)
                 if each.defines:
                     break
-            if await self._holds(reduce(or_, writes), edition):
+            if not await self._holds(reduce(or_, writes), edition):
+                continue
+            read = [
+                self._by_way_of(statement, each, reading)
+                for statement, each in zip(statements, read, strict=False)
+            ]
+            merges = any(each.besides for each in read)
+            if not merges or await self._holds(WriteSet(self._by_unknown), edition):
                 for each in read:
-                    if each.does and not each.defines:
+                    if _changes_rows(each.does) and not each.defines:
                         reading.hindsight.read(self.stamp, each.schemas)
                 return read
         return [_ANYTHING]
@@ -293,6 +315,7 @@ class Effects:
         """What statements do, by their shapes and the catalog at hand."""
         if self._shapes_by != self._planner.keeper.edition:
             self._shapes.clear()
+            self._merged = None
             self._shapes_by = self._planner.keeper.edition
         return self._shapes
 
@@ -311,26 +334,34 @@ class Effects:
             frozenset(tag.schema for tag in tagging.definitions(does)),
             frozenset(name for name in does.tables if not (knows and knows(name))),
             tuple(filter(concerns, statements)),
+            only_adds=bool(does.schemas) and only_adds(statement.text, dialect),
         )
         if shape and not literals_decide(told):
             self._known.put(statement.read_as, read, weigh(read) + len(shape))
         return read
 
-    def _by_way_of(self, statement: Logged, read: _Read, temporary: LoggedTemporaryTables) -> _Read:
+    def _by_way_of(self, statement: Logged, read: _Read, reading: Reading) -> _Read:
         """With what else is written if names mean temporary tables, which no catalog knows."""
-        catalog = self._planner.keeper.catalog
-        if catalog is None:
+        catalog, temporary = self._planner.keeper.catalog, reading.temporary
+        if catalog is None or reading.again:
             return read
         if read.statements:
             temporary.ran(statement.session, read.statements, statement.schema, catalog)
-        does = read.does
-        if read.defines or not temporary.may_lead(statement.session, does.tables, read.unknown):
+        names = read.does.tables
+        if read.defines or not temporary.may_lead(statement.session, names, read.unknown):
             return read
         merged = catalog.writes.by_unknown
         if merged is None:
             return _ANYTHING
-        does |= WriteSet(merged)
-        return read._replace(does=does, tags=self._planner.tagging.tags(does)) if merged else read
+        if self._merged is None:
+            self._merged = self._planner.tagging.tags(WriteSet(merged))
+        return read._replace(besides=self._merged)
+
+    @property
+    def _by_unknown(self) -> frozenset[TableName]:
+        """The tables whose rows a temporary one may have, as far as they are listed."""
+        catalog = self._planner.keeper.catalog
+        return (catalog and catalog.writes.by_unknown) or frozenset()
 
     async def _tags_of(self, rows: Rows, hindsight: Hindsight) -> frozenset[Tag]:
         """The tags of changed rows: those of their tables, and of those that foreign keys change
@@ -350,12 +381,17 @@ class Effects:
     async def _holds(self, writes: WriteSet, edition: int) -> bool:
         """Whether what was found out by the catalog of this edition is right by the definitions of
         now."""
-        if writes.everything or not writes:
+        if writes.everything or not _changes_rows(writes):
             return True
         asked = self._planner.tagging.definitions(writes)
         states = await self._engine.states(asked)
         known = await self._planner.keeper.catch_up(writes, asked, states)
         return known is not Known.UNKNOWN and self._planner.keeper.edition == edition
+
+
+def _changes_rows(writes: WriteSet) -> bool:
+    """Whether it may change anything, by some definitions: what it reads may call code."""
+    return bool(writes or writes.reads)
 
 
 def _reached(catalog: Catalog, rows: Rows) -> frozenset[TableName] | None:

@@ -45,6 +45,7 @@ _HOLDS_ON_S: Final = 5.0
 _FATAL: Final = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG: the server has no such place
 _LOOK_WHOSE_EVERY_S: Final = 5.0
 _LOOK_SOON_S: Final = 0.1
+_FAR_BEHIND_S: Final = 2 * LOOK_EVERY_S  # whoever is not may yet know of what comes
 _STALLED_S: Final = 5.0
 _TEXT_AT_A_STRETCH_BYTES: Final = 16_384
 """Of short texts with their events' heads, which take up to 0.2 µs a byte to be split."""
@@ -76,7 +77,7 @@ class Tailer:
         self._names = Names(0)
         self._bookmark = Bookmark(places)
         self._lag = Lag()
-        self._unsettled = Unsettled(self._publish, self._can_be_seen)
+        self._unsettled = Unsettled(self._publish_again, self._can_be_seen)
         self._source: Source | None = None  # while there is one
         self._reading = Reading()
         self._unsure = asyncio.Event()  # see `Hindsight.is_sure`
@@ -192,7 +193,7 @@ class Tailer:
         self._lag.begin_connection()
         self._reading.hindsight.begin_connection()
         if cause:
-            self._transactions = Transactions()
+            self._transactions, self._reading = Transactions(), Reading()
         self._transactions.resume(known.place)
         await source.begin(known.place, self._longest_bytes)
         self.filtered = source.filtered
@@ -247,7 +248,7 @@ class Tailer:
                 if seen is not Seen.YES:
                     known, tells = self._bookmark.known, seen is Seen.NOT_YET
                     again.append(self._unsettled.add(those, known, tells=tells))
-            tags = await self._publish(changes)
+            tags = await self._publish(changes, self._reading)
             for each in again:
                 each.update(tags)
         here = self._transactions.file, self._transactions.end
@@ -268,8 +269,14 @@ class Tailer:
             self._transactions.began = False
             await self._forget_everything("the server has begun anew, what it lost is not known")
 
-    async def _publish(self, changes: list[Change], also: Iterable[Tag] = ()) -> list[Tag]:
-        reading, tags = self._reading, list(also)
+    async def _publish_again(self, changes: list[Change], also: Iterable[Tag]) -> None:
+        """With these tags, which were found when they were read first."""
+        await self._publish(changes, Reading(again=True), also)
+
+    async def _publish(
+        self, changes: list[Change], reading: Reading, also: Iterable[Tag] = ()
+    ) -> list[Tag]:
+        tags = list(also)
         bumped = await _insist(lambda: self._effects.publish(changes, reading, tags))
         self._metrics.binlog_bumps += len(bumped)
         return bumped
@@ -311,7 +318,7 @@ class Tailer:
         misread."""
         if self._reading.hindsight.is_sure(self._effects.stamp):
             self._unsure.clear()
-        if self._lag.is_behind:
+        if self._lag.lag_s > _FAR_BEHIND_S:
             await asyncio.sleep(LOOK_EVERY_S)
         elif self._unsure.is_set():
             await asyncio.sleep(_LOOK_SOON_S)

@@ -19,8 +19,9 @@ _ALTERS: Final = ("ALTER", "RENAME")  # a table of either kind
 
 
 def concerns(statement: Statement) -> bool:
-    """Whether a statement may make a temporary table, or change one."""
-    return bool(statement.temporary_created) or statement.verb in _ALTERS
+    """Whether a statement may make a temporary table, change one or drop it."""
+    made = statement.temporary_created or statement.temporary_dropped
+    return bool(made) or statement.verb in _ALTERS
 
 
 class LoggedTemporaryTables:
@@ -36,6 +37,8 @@ class LoggedTemporaryTables:
     ) -> None:
         """A session's statements were logged."""
         for each, default in in_turn(statements, schema):
+            for name in catalog.server.named(each.temporary_dropped, default):
+                self._plain.pop((session, name), None)
             for name in catalog.server.named(each.temporary_created, default):
                 self._note((session, name), merges=each.merges)
             if each.verb in _ALTERS:

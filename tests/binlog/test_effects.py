@@ -11,14 +11,15 @@ from sqlcache.binlog import effects
 from sqlcache.binlog.effects import Effects, Reading
 from sqlcache.binlog.transactions import Change, Logged
 from sqlcache.cache.own_commits import OwnCommits
-from sqlcache.cache.tags import Tag
+from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.metrics import Metrics
 from sqlcache.plan.keeper import Known
 from sqlcache.plan.reader import Reader, Way
 from sqlcache.plan.tagging import Tagging
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.server import Server
-from sqlcache.sql.facts import BaseTable, Cascade, Facts
+from sqlcache.sql.catalog.writes import Writes
+from sqlcache.sql.facts import BaseTable, Cascade, Facts, View
 from sqlcache.sql.lexer import lex
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
@@ -220,3 +221,104 @@ async def test_others_have_their_turns_while_many_are_read() -> None:
     await reads(Asked(with_key(Cascade(T, CHILD)))).publish(each_by_itself(texts), Reading())
     counting.cancel()
     assert turns >= 10
+
+
+class Redefined(Asked):
+    """What a definition bumps makes it another edition; where the catalog `becomes` another, that
+    is read when it is asked for."""
+
+    becomes: Catalog | None = None
+
+    async def redefined(self, *_: object) -> None:
+        self.edition += 1
+        self.redefinitions += 1
+
+    async def bump(self, tags: set[Tag], **of: object) -> dict[Tag, object]:
+        await super().bump(tags, **of)
+        return dict.fromkeys(tags)
+
+    async def catch_up(self, *_: object) -> Known:
+        if self.becomes is None or self.edition == 1:
+            return Known.CONFIRMED
+        self.catalog, self.becomes = self.becomes, None
+        self.edition += 1
+        return Known.READ_AGAIN
+
+
+def mariadb(*tables: BaseTable | View, leading: bool = False) -> Catalog:
+    server = Server(
+        flavour="mariadb",
+        version=(10, 11, 6),
+        lower_case_table_names=0,
+        has_leading_engines=leading,
+    )
+    return Catalog.of(server, Facts(list(tables)))
+
+
+async def test_nobody_goes_through_all_keys_where_nothing_is_defined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(Writes, "keys_cross_schemas")
+    asked = Asked(with_key(Cascade(T, CHILD)))
+    await reads(asked).publish([change(OTHER, deletes=True)], Reading())
+    assert asked.bumped == [set(TAGS)]
+
+
+@pytest.mark.parametrize("leading", [False, True])
+async def test_a_new_table_is_asked_for_before_it_is_taken_for_a_temporary_one(
+    leading: bool,
+) -> None:
+    new = TableName("s", "n")
+    before, merged = BaseTable(T, "InnoDB"), BaseTable(TableName("s", "my"), "MyISAM")
+    asked = Redefined(mariadb(before, merged, leading=leading))
+    asked.becomes = mariadb(before, merged, BaseTable(new, "InnoDB"), leading=leading)
+    texts = [b"CREATE TABLE n (a INT)", b"INSERT INTO n VALUES (1)"]
+    await reads(asked).publish(each_by_itself(texts), Reading())
+    assert asked.bumped[1:] == [{Tag("s", "n")}]
+
+
+async def test_what_names_of_temporary_tables_lead_to_is_worked_out_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    merged = [TableName("s", f"m{number}") for number in range(300)]
+    asked = Asked(mariadb(*[BaseTable(name, "MyISAM") for name in merged]))
+    effects_of = reads(asked)
+    closed = 0
+    close = Writes._close
+
+    def counting(writes: Writes, *of: Any) -> Any:
+        nonlocal closed
+        closed += 1
+        return close(writes, *of)
+
+    monkeypatch.setattr(Writes, "_close", counting)
+    texts = [b"INSERT INTO unknown VALUES (%d)" % number for number in range(300)]
+    await effects_of.publish(each_by_itself(texts), Reading())
+    assert asked.bumped == [{Tag("s", name.name) for name in merged} | {Tag("s", "unknown")}]
+    assert closed < 10
+
+
+async def test_what_is_read_again_is_never_misread_and_leads_nowhere_else() -> None:
+    asked = Redefined(mariadb(BaseTable(T, "InnoDB"), BaseTable(CHILD, "MyISAM")))
+    texts = [b"INSERT INTO t VALUES (1)", b"INSERT INTO temporary VALUES (1)", b"DROP TABLE u"]
+    await reads(asked).publish(each_by_itself(texts), Reading(again=True))
+    assert asked.bumped == [{Tag("s"), *(Tag("s", name) for name in ("t", "temporary", "u"))}]
+
+
+async def test_what_only_adds_is_never_too_late() -> None:
+    asked = Redefined(mariadb(BaseTable(T, "InnoDB")))
+    texts = [b"INSERT INTO t VALUES (1)", b"ALTER TABLE t ADD c INT", b"INSERT INTO t VALUES (2)"]
+    reading = Reading()
+    await reads(asked).publish(each_by_itself(texts), reading)
+    assert {ROOT} not in asked.bumped
+    await reads(asked).publish(each_by_itself([b"ALTER TABLE t RENAME u"]), reading)
+    assert asked.bumped[-1] == {ROOT}
+
+
+async def test_what_reads_what_may_call_code_may_be_misread() -> None:
+    view = View(TableName("s", "w"), b"select `s`.`t`.`a` AS `a` from `s`.`t`")
+    asked = Redefined(mariadb(BaseTable(T, "InnoDB"), view))
+    texts = [b"CREATE TEMPORARY TABLE q SELECT * FROM w", b"ALTER VIEW w AS SELECT a FROM t"]
+    await reads(asked).publish(each_by_itself(texts), Reading())
+    assert asked.bumped == [{ROOT}]
+    assert asked.asked, "whether that view is known"

@@ -1,11 +1,13 @@
 import asyncio
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sqlcache.binlog.events import Event, EventStream, Kind
+from sqlcache.binlog.lag import LOOK_EVERY_S
 from sqlcache.binlog.source import Seen, Source
 from sqlcache.binlog.tailer import Tailer, taken
 from sqlcache.binlog.transactions import Change, Place, Transactions
@@ -201,6 +203,50 @@ async def test_a_file_of_which_it_is_not_known_when_it_was_begun_is_no_place() -
     known = Remembered("server", ("binlog.000001", 4), 1)
     tailer = await followed(known, begins(), packets(rotate("binlog.000002")))
     assert tailer._bookmark.known == known
+
+
+async def test_who_is_a_little_behind_looks_soon_where_definitions_have_changed() -> None:
+    tailer = await followed(Remembered("server", ("binlog.000001", 4), 1))
+    tailer._lag.ended(asyncio.get_running_loop().time(), ("binlog.000001", 100))
+    assert tailer._lag.is_behind
+    tailer._unsure.set()
+    await asyncio.wait_for(tailer._until_next_look(), LOOK_EVERY_S * 0.8)
+
+
+async def test_what_is_bumped_again_is_read_as_such() -> None:
+    tailer = await followed(Remembered("server", ("binlog.000001", 4), 1))
+    read: list[Any] = []
+
+    async def publish(_: object, reading: Any, also: list[Tag]) -> list[Tag]:
+        read.append((reading.again, also))
+        return []
+
+    tailer._effects.publish = publish  # type: ignore[method-assign, assignment]
+    tailer._unsettled.add([Change()], None, tells=False).add(ROOT)
+    tailer._unsettled._all[0] = replace(tailer._unsettled._all[0], again_at=0)
+    settling = asyncio.ensure_future(tailer._unsettled.settle())
+    await asyncio.sleep(0.01)
+    settling.cancel()
+    assert read == [(True, [ROOT])]
+
+
+async def test_behind_a_gap_nothing_is_known_of_temporary_tables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of a session of that number are others on another server."""
+
+    async def begins_there(*_: object) -> None:
+        pass
+
+    known = Remembered("server", ("binlog.000001", 4), 1)
+    tailer = await followed(known)
+    monkeypatch.setattr(tailer._bookmark, "begin", lambda *_, **__: None)
+    of_before = tailer._reading
+    source: Any = SimpleNamespace(begin=begins_there, filtered="", bytes=0, tells_what_is_seen=True)
+    await tailer._begin(source, known, "")
+    assert tailer._reading is of_before
+    await tailer._begin(source, known, "the server is another one")
+    assert tailer._reading.temporary is not of_before.temporary
 
 
 async def test_it_ends_with_what_bumps_changes_again(monkeypatch: pytest.MonkeyPatch) -> None:

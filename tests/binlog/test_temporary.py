@@ -42,6 +42,7 @@ def test_of_a_name_that_nobody_knows_it_is_not_known() -> None:
 def test_one_that_was_made_with_rows_of_its_own_leads_nowhere() -> None:
     assert not may_lead(after(PLAIN))
     assert may_lead(after(PLAIN), session=OTHER)
+    assert may_lead(after(PLAIN, "DROP TEMPORARY TABLE m"))
 
 
 @pytest.mark.parametrize(

@@ -114,3 +114,52 @@ def test_what_leads_nowhere_else_costs_other_schemas_nothing(
             misses = client.count("sqlcache_misses_total")
     client.read("SELECT * FROM x")
     assert client.count("sqlcache_misses_total") == misses
+
+
+def test_what_only_adds_costs_other_schemas_nothing_though_writes_come_amid_it(
+    upstream: PrivateSqlServer,
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+    schema: str,
+    other: str,
+) -> None:
+    upstream.sql(TABLES, schema)
+    first = proxy(upstream, memcached, **FOLLOWS)
+    until(lambda: settled(first, upstream))
+    until(lambda: is_at_the_end(first, upstream))
+    definer, client = Client(first, upstream, schema), Client(first, upstream, other)
+    definer.read("SELECT * FROM t")
+    client.cache("SELECT * FROM x")
+    misses = client.count("sqlcache_misses_total")
+    for number in range(3):
+        definer.read(f"CREATE TABLE n{number} (id INT PRIMARY KEY, v INT)")
+        upstream.sql(AS_STATEMENTS + f"INSERT INTO n{number} VALUES (1, 1)", schema)
+        definer.read(f"ALTER TABLE n{number} ADD INDEX (v), ADD COLUMN w INT")
+        upstream.sql(AS_STATEMENTS + f"INSERT INTO n{number} VALUES (2, 2, 2)", schema)
+    until(lambda: is_at_the_end(first, upstream))
+    client.read("SELECT * FROM x")
+    assert client.count("sqlcache_misses_total") == misses
+
+
+def test_definitions_that_are_told_again_cost_other_schemas_nothing_though_others_write(
+    upstream: PrivateSqlServer,
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+    schema: str,
+    other: str,
+) -> None:
+    """As those of a MySQL without GTIDs are, a second later."""
+    upstream.sql(TABLES + "CREATE TABLE n0 (id INT); CREATE TABLE n1 (id INT)", schema)
+    first = proxy(upstream, memcached, **FOLLOWS)
+    until(lambda: settled(first, upstream))
+    until(lambda: is_at_the_end(first, upstream))
+    client = Client(first, upstream, other)
+    time.sleep(1.5)  # what was defined is told again
+    client.cache("SELECT * FROM x")
+    misses = client.count("sqlcache_misses_total")
+    upstream.sql("DROP TABLE n0; DO SLEEP(0.05); DROP TABLE n1; DO SLEEP(0.7)", schema)
+    writes = "UPDATE t SET v = v + 1 WHERE id = 1; DO SLEEP(0.005);" * 120
+    upstream.sql(AS_STATEMENTS + writes, schema)
+    until(lambda: is_at_the_end(first, upstream))
+    client.read("SELECT * FROM x")
+    assert client.count("sqlcache_misses_total") == misses

@@ -1,7 +1,7 @@
 """What a write reaches: through views, by triggers and by foreign keys, and on from there."""
 
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from sqlcache.sql.catalog.bodies import PRINTED, Bodies, Further
@@ -103,7 +103,7 @@ class Writes:
                 pending += self._cascaded(name, more)
         return frozenset(reached)
 
-    @property
+    @cached_property
     def keys_cross_schemas(self) -> bool:
         """Whether rows of some table may be changed by a foreign key to a table of another
         schema."""
