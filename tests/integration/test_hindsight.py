@@ -139,27 +139,3 @@ def test_what_only_adds_costs_other_schemas_nothing_though_writes_come_amid_it(
     until(lambda: is_at_the_end(first, upstream))
     client.read("SELECT * FROM x")
     assert client.count("sqlcache_misses_total") == misses
-
-
-def test_definitions_that_are_told_again_cost_other_schemas_nothing_though_others_write(
-    upstream: PrivateSqlServer,
-    memcached: PrivateMemcached,
-    proxy: ProxyFactory,
-    schema: str,
-    other: str,
-) -> None:
-    """As those of a MySQL without GTIDs are, a second later."""
-    upstream.sql(TABLES + "CREATE TABLE n0 (id INT); CREATE TABLE n1 (id INT)", schema)
-    first = proxy(upstream, memcached, **FOLLOWS)
-    until(lambda: settled(first, upstream))
-    until(lambda: is_at_the_end(first, upstream))
-    client = Client(first, upstream, other)
-    time.sleep(1.5)  # what was defined is told again
-    client.cache("SELECT * FROM x")
-    misses = client.count("sqlcache_misses_total")
-    upstream.sql("DROP TABLE n0; DO SLEEP(0.05); DROP TABLE n1; DO SLEEP(0.7)", schema)
-    writes = "UPDATE t SET v = v + 1 WHERE id = 1; DO SLEEP(0.005);" * 120
-    upstream.sql(AS_STATEMENTS + writes, schema)
-    until(lambda: is_at_the_end(first, upstream))
-    client.read("SELECT * FROM x")
-    assert client.count("sqlcache_misses_total") == misses
