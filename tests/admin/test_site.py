@@ -21,6 +21,7 @@ from sqlcache.errors import ConfigError
 from sqlcache.metrics import Metrics
 from sqlcache.settings import HostPort
 from sqlcache.statements import StatementCounts
+from tests.turns import counted_turns
 
 SETTINGS = settings_sources.from_arguments(
     {
@@ -279,19 +280,10 @@ async def test_a_list_can_be_sorted_by_what_it_says_and_is_kept_for_nobody(
 
 async def test_a_long_list_comes_whole_and_gives_way_to_others() -> None:
     items = [{"id": number, "text": '"\n€'} for number in range(1_001)]
-    turns = 0
-
-    async def count_turns() -> None:
-        nonlocal turns
-        while True:
-            await asyncio.sleep(0)
-            turns += 1
-
-    counting = asyncio.create_task(count_turns())
-    body = json.loads(await lists.listed(items, total=1_001, age_s=0.5))
-    counting.cancel()
+    with counted_turns() as turns:
+        body = json.loads(await lists.listed(items, total=1_001, age_s=0.5))
     assert body == {"items": items, "total": 1_001, "age_s": 0.5}
-    assert turns >= 5
+    assert turns.count > 5
     assert json.loads(await lists.listed([], total=0, age_s=0.0))["items"] == []
 
 

@@ -24,6 +24,7 @@ from sqlcache.sql.lexer import lex
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.statement import ADDS, DELETES, Changes, Statement
+from tests.turns import counted_turns
 
 T, CHILD = TableName("s", "t"), TableName("s", "child")
 OWN, OTHER = b"own commit", b"of another"
@@ -208,19 +209,10 @@ async def test_what_was_bumped_before_is_bumped_again_whatever_is_defined_by_the
 
 
 async def test_others_have_their_turns_while_many_are_read() -> None:
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    counting = asyncio.ensure_future(count())
     texts = [b"INSERT INTO t (c%d) VALUES (1)" % number for number in range(160)]
-    await reads(Asked(with_key(Cascade(T, CHILD)))).publish(each_by_itself(texts), Reading())
-    counting.cancel()
-    assert turns >= 10
+    with counted_turns() as turns:
+        await reads(Asked(with_key(Cascade(T, CHILD)))).publish(each_by_itself(texts), Reading())
+    assert turns.count >= 10
 
 
 class Redefined(Asked):

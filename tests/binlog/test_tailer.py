@@ -16,6 +16,7 @@ from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.errors import BinlogGap
 from sqlcache.metrics import Metrics
 from tests.binlog.logs import begins, format_description, packets, query, rotate
+from tests.turns import counted_turns
 
 LONG = "INSERT INTO t VALUES (1)" + ", (1)" * 2_000
 PATIENCE_S = 5.0
@@ -57,19 +58,10 @@ async def test_others_have_their_turns_while_many_short_ones_are() -> None:
     insert = "INSERT INTO t VALUES (1)" + ", (1)" * 200
     log = begins() + packets(query("BEGIN"), *[query(insert, "shop")] * 100, query("COMMIT"))
     many = list(EventStream(longest_bytes=100_000).feed(log))
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    counting = asyncio.ensure_future(count())
-    (change,) = await taken(Transactions(), many)
-    counting.cancel()
+    with counted_turns() as turns:
+        (change,) = await taken(Transactions(), many)
     assert len(change.statements) == 1
-    assert turns >= 100 * len(insert) // 20_000
+    assert turns.count >= 100 * len(insert) // 20_000
 
 
 async def test_who_ends_meanwhile_waits_for_it() -> None:

@@ -38,6 +38,7 @@ from tests.cache.engines import (
     raised,
     read_of,
 )
+from tests.turns import counted_turns
 
 LEASE_S = 0.05
 WAIT_S = 1.2 * LEASE_S
@@ -1039,20 +1040,11 @@ async def test_who_hits_all_the_time_gives_way(start: Start) -> None:
     engine = await start()
     read = read_of(engine, "orders")
     await in_window(engine, read)
-    turns = 0
-
-    async def turn() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    other = asyncio.ensure_future(turn())
     until = time.process_time() + 0.1
-    while time.process_time() < until:
-        assert await answer_to(engine, read) == b"old"
-    other.cancel()
-    assert turns > 10
+    with counted_turns() as turns:
+        while time.process_time() < until:
+            assert await answer_to(engine, read) == b"old"
+    assert turns.count > 10
 
 
 async def test_a_write_that_goes_on_without_its_node_waits_from_when_that_was_given_up(

@@ -159,12 +159,17 @@ def test_at_a_real_terminal_q_leaves_it(served: PrivateSqlcache) -> None:
         command, stdin=its, stdout=its, stderr=its, env=environment, start_new_session=True
     ) as process:
         os.close(its)
-        said = b""
-        while b"statements/s" not in said:
-            said += os.read(ours, 65536)
-        os.write(ours, b"q")
-        assert drained(ours, process) == 0
+        assert left_by_q(ours, process) == 0
     os.close(ours)
+
+
+def left_by_q(terminal: int, process: subprocess.Popen[bytes]) -> int:
+    """The exit code of a page that has shown its figures and is told to end."""
+    said = b""
+    while b"statements/s" not in said:
+        said += os.read(terminal, 65536)
+    os.write(terminal, b"q")
+    return drained(terminal, process)
 
 
 def drained(terminal: int, process: subprocess.Popen[bytes]) -> int:

@@ -28,7 +28,7 @@ from sqlcache import __version__
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlServer, wait_until
 from sqlcache.settings import Settings
 from sqlcache.settings_sources import SHORT_NAMES
-from tests.commands.test_top import drained
+from tests.commands.test_top import left_by_q
 from tests.docker.image import ARCHIVE, CHECKOUT, SECRETS, Image, ImageMissing, PrivateContainer
 from tests.docker.test_kubernetes import IDLE_BYTES
 from tests.servers import PATIENT, MySQLMissing, PrivateMySQL
@@ -252,11 +252,7 @@ def test_its_page_for_a_terminal_is_shown(
     ours, its = pty.openpty()
     with served.run_at(its, "sqlcache", "top") as process:
         os.close(its)
-        said = b""
-        while b"statements/s" not in said:
-            said += os.read(ours, 65536)
-        os.write(ours, b"q")
-        assert drained(ours, process) == 0
+        assert left_by_q(ours, process) == 0
     os.close(ours)
 
 

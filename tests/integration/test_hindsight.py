@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sqlcache.demo.servers import PrivateMemcached, PrivateSqlServer
+from sqlcache.demo.servers import PrivateMemcached, PrivateSqlcache, PrivateSqlServer
 from tests.conftest import ProxyFactory
 from tests.integration.test_binlog import (
     AS_STATEMENTS,
@@ -30,6 +30,16 @@ def other(upstream: PrivateSqlServer) -> Iterator[str]:
     upstream.sql("CREATE TABLE x (id INT PRIMARY KEY, p INT); INSERT INTO x VALUES (1, 1)", "other")
     yield "other"
     upstream.sql("DROP DATABASE other")
+
+
+def follower(
+    upstream: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
+) -> PrivateSqlcache:
+    """A sqlcache that has read all that is in the log by now."""
+    started = proxy(upstream, memcached, **FOLLOWS)
+    until(lambda: settled(started, upstream))
+    until(lambda: is_at_the_end(started, upstream))
+    return started
 
 
 # name -> what there is, what is written around, and then defined around, and through a sqlcache
@@ -73,9 +83,7 @@ def test_what_it_led_to_in_another_schema_is_seen(
 ) -> None:
     setup, write, around, through = CASES[name]
     upstream.sql(TABLES + setup.replace("{schema}", schema), schema)
-    first = proxy(upstream, memcached, **FOLLOWS)
-    until(lambda: settled(first, upstream))
-    until(lambda: is_at_the_end(first, upstream))
+    first = follower(upstream, memcached, proxy)
     second = proxy(upstream, memcached)
     client, definer = Client(first, upstream, other), Client(second, upstream, schema)
     before = client.cache("SELECT * FROM x")
@@ -99,9 +107,7 @@ def test_what_leads_nowhere_else_costs_other_schemas_nothing(
     other: str,
 ) -> None:
     upstream.sql(TABLES, schema)
-    first = proxy(upstream, memcached, **FOLLOWS)
-    until(lambda: settled(first, upstream))
-    until(lambda: is_at_the_end(first, upstream))
+    first = follower(upstream, memcached, proxy)
     client = Client(first, upstream, other)
     for number in range(4):
         upstream.sql(AS_STATEMENTS + f"UPDATE t SET v = {number + 5}", schema)
@@ -124,9 +130,7 @@ def test_what_only_adds_costs_other_schemas_nothing_though_writes_come_amid_it(
     other: str,
 ) -> None:
     upstream.sql(TABLES, schema)
-    first = proxy(upstream, memcached, **FOLLOWS)
-    until(lambda: settled(first, upstream))
-    until(lambda: is_at_the_end(first, upstream))
+    first = follower(upstream, memcached, proxy)
     definer, client = Client(first, upstream, schema), Client(first, upstream, other)
     definer.read("SELECT * FROM t")
     client.cache("SELECT * FROM x")
