@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +12,15 @@ import pytest
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached
 from tests.coherence.sessions import Connect, Session
+
+
+@pytest.fixture
+def no_other_load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """None of the tests that load a whole machine runs beside this one, in whatever process: two of
+    them on a small machine leave memcached no processor for as long as an outage takes."""
+    with (tmp_path_factory.getbasetemp().parent / "loads").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture

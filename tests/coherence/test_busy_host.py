@@ -6,6 +6,11 @@ import pytest
 
 from tests.coherence.busy_host import Load, bear
 
+pytestmark = [
+    pytest.mark.usefixtures("no_other_load"),
+    pytest.mark.timeout(300, func_only=True),
+]
+
 
 @pytest.mark.parametrize(
     "load",

@@ -33,6 +33,12 @@ from tests.coherence.live_load import IN_TRANSACTION
 from tests.coherence.live_run import POLICIES, SERVERS, Deployment, Run, run
 from tests.servers import MySQLMissing
 
+# On a machine that is busy with other things; without the wait for other such tests.
+pytestmark = [
+    pytest.mark.usefixtures("no_other_load"),
+    pytest.mark.timeout(300, func_only=True),
+]
+
 FAULTS_S = 10
 FOUND_WITHIN_S = 240  # a quiet machine takes a few
 SURE = frozenset(
@@ -73,7 +79,6 @@ def seed() -> int:
     return random.randrange(1 << 32)
 
 
-@pytest.mark.timeout(300)  # on a machine that is busy with other things
 @pytest.mark.parametrize(
     ("policy", "read_lease_ms"), [*((policy, None) for policy in POLICIES), ("availability", 200)]
 )
@@ -95,7 +100,6 @@ def test_no_answer_is_stale_whatever_dies(
     assert not report.problems, report
 
 
-@pytest.mark.timeout(300)
 def test_what_is_written_around_sqlcache_is_seen_in_time_whatever_dies(
     own_server: PrivateSqlServer, seed: int, tmp_path: Path
 ) -> None:
