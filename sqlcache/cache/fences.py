@@ -43,7 +43,8 @@ log = logging.getLogger(__name__)
 
 _FIRST_LOOK_S = 0.05  # for the end of a write whose connection was lost; then less and less often
 _LONGEST_LOOK_S = 1.0
-_LONGEST_BEAT_S = 1.0  # well below a quarantine: a node that lost a fence gets it back in that
+_LONGEST_BEAT_S = 1.0  # well below a quarantine: a node that lost a fence gets it back soon
+_YOUNG = 0.1  # of that: a write that ends amid a beat has more to do, and most are over by then
 
 
 class Fences:
@@ -359,14 +360,18 @@ class Fences:
             self.waited(since=began)
 
     async def _renew(self) -> None:
+        pause_s = min(self._deadline_s / 3, _LONGEST_BEAT_S)
         while True:
-            await asyncio.sleep(min(self._deadline_s / 3, _LONGEST_BEAT_S))
-            await self._beat()
+            await asyncio.sleep(pause_s)
+            await self._beat(_YOUNG * pause_s)
 
-    async def _beat(self) -> None:
+    async def _beat(self, young_s: float = 0.0) -> None:
+        """Renews the fences that were marked longer ago than that."""
         for fence in list(self._standing):
+            now = self.now()
+            if now - fence.marked_at < young_s:
+                continue
             if fence in self._standing:  # still: an ended fence must not be put up again
-                now = self.now()
                 tags = fence.tags
                 fence.unheard += 1
                 told = await self._reach.append(tags, fence.marking)

@@ -294,6 +294,15 @@ async def test_the_fence_of_a_long_write_is_renewed(engines: list[Engine]) -> No
     await fence.lift()
 
 
+async def test_the_fence_of_a_write_that_has_just_begun_is_not_renewed(engine: Engine) -> None:
+    fence = await engine.fence([ORDERS])
+    for age_s, is_renewed in ((0, False), (30, True)):
+        marked_at = fence.marked_at = engine._fences.now() - age_s
+        await engine._fences._beat(young_s=20)
+        assert (fence.marked_at > marked_at) is is_renewed
+    await fence.undo()
+
+
 async def test_a_bump_that_could_not_be_made_is_made_later(node: Node, engine: Engine) -> None:
     read = read_of(engine, "orders")
     await filled(engine, read, b"old")

@@ -399,7 +399,7 @@ def lift_a_write_of_unknown_outcome_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def renew_no_fence(patch: pytest.MonkeyPatch) -> None:
-    async def beat(self: Fences) -> None:
+    async def beat(self: Fences, young_s: float = 0.0) -> None:
         pass
 
     patch.setattr(Fences, "_beat", beat)
