@@ -132,7 +132,7 @@ class SessionState:
 
     @property
     def readable(self) -> bool:
-        """Whether the grammar of its statements is the one the analysis knows."""
+        """Whether its statements mean what the analysis takes them for."""
         variables = self.variables
         if self.settings_unknown or variables.character_set is None:
             return False
@@ -141,7 +141,7 @@ class SessionState:
         # The server's own word, in every answer, against what its settings are thought to be.
         escapes = bool(self.status & Status.NO_BACKSLASH_ESCAPES)
         agreed = escapes == ("NO_BACKSLASH_ESCAPES" in variables.modes)
-        return agreed and variables.in_known_grammar
+        return agreed and variables.are_understood
 
     @property
     def dialect(self) -> Dialect:

@@ -137,12 +137,14 @@ _NOT_ALONE = frozenset(
         "collation_server",
         "default_collation_for_utf8mb4",
         "max_join_size",
+        "new_mode",
         "old",
         "old_mode",
         "optimizer_switch",
     }
 )
 _AT_PRESENT = frozenset({"", "DEFAULT"})
+_IN_THE_SCHEMA = frozenset({"", "CURRENT_SCHEMA"})
 _BY_SET_NAMES = ["character_set_connection", "collation_connection"]
 """Those of them that SET NAMES sets, in this order, after `character_set_client`."""
 
@@ -318,9 +320,11 @@ class Variables:
         return self._found.modes
 
     @property
-    def in_known_grammar(self) -> bool:
-        """Whether the grammar of statements is the one the analysis knows."""
-        return self.modes.isdisjoint(_OTHER_GRAMMARS)
+    def are_understood(self) -> bool:
+        """Whether statements mean by them what the analysis takes them for: in the grammar that it
+        knows, and with routines of the default schema where they name none."""
+        looked_up_there = self.setting("path").upper() in _IN_THE_SCHEMA
+        return looked_up_there and self.modes.isdisjoint(_OTHER_GRAMMARS)
 
     @property
     def tells_of_transactions(self) -> bool:

@@ -2094,6 +2094,32 @@ def test_trap_10_a_role_gives_its_rights_while_it_is_set(world: World) -> None:
     """)
 
 
+def test_trap_10_who_logs_in_has_the_roles_of_everybody_or_has_not(world: World) -> None:
+    name = "activate_mandatory_roles"
+    if world.is_mariadb or not world.upstream.sql(f"SHOW GLOBAL VARIABLES LIKE '{name}'"):
+        pytest.skip("MySQL has such, since 9.5")
+    try:
+        world.compare(f"""
+            a  {MAKE}; {USER}; CREATE ROLE '{{db}}_role'
+            a  GRANT SELECT ON {{db}}.* TO '{{db}}_role'
+            a  SET GLOBAL mandatory_roles = '{{db}}_role', {name} = ON
+            b  .login {{user}}
+            b  SELECT v FROM {{db}}.t
+            b+ SELECT v FROM {{db}}.t
+            a  SET GLOBAL {name} = OFF
+            b  SELECT v FROM {{db}}.t
+            b  SELECT v FROM {{db}}.t
+            c  .login {{user}}
+            c  SELECT CURRENT_ROLE()
+            c  SELECT v FROM {{db}}.t
+            a  SET GLOBAL {name} = DEFAULT, mandatory_roles = DEFAULT
+            a  DROP ROLE '{{db}}_role'
+            a  DROP USER '{{user}}'@'%'
+        """)
+    finally:
+        world.upstream.sql(f"SET GLOBAL {name} = DEFAULT, mandatory_roles = DEFAULT")
+
+
 # Warnings and flags.
 
 

@@ -102,6 +102,20 @@ def test_a_mode_with_another_grammar_is_not_read(mode: str) -> None:
     assert not session(globals_=(*GLOBALS, ("sql_mode", mode))).readable
 
 
+@pytest.mark.parametrize("path", ["other", "other,current_schema", "`current_schema`"])
+def test_where_routines_of_other_schemas_are_called_without_these_nothing_is_read(
+    path: str,
+) -> None:
+    globals_ = (*GLOBALS, ("path", "CURRENT_SCHEMA"))
+    state = session(globals_=globals_)
+    assert state.readable
+    run(state, f"SET path = '{path}'")
+    assert not state.readable
+    run(state, "SET @@path = 'current_schema'")
+    assert state.readable
+    assert not session(globals_=(*GLOBALS, ("path", path))).readable
+
+
 def test_modes_and_the_servers_own_flag_must_agree_on_backslashes() -> None:
     state = session()
     run(state, "SET sql_mode = 'NO_BACKSLASH_ESCAPES'")
