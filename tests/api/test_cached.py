@@ -706,7 +706,7 @@ async def test_a_value_lives_no_longer_than_what_it_was_made_of(
     open_cache: Open, shop: str, mariadb: PrivateMariaDB, of: str
 ) -> None:
     """Changes that nobody tells of are seen when that is over, and not when the next is, too."""
-    ttl_s = 3
+    ttl_s = 6
     cache: Cache = await open_cache(rules=[{"table": f"{shop}.product", "ttl_s": ttl_s}])
     read = "SELECT name FROM product WHERE id = 0"
 
@@ -727,7 +727,7 @@ async def test_a_value_lives_no_longer_than_what_it_was_made_of(
     for _ in range(2):
         await parts[of]()
     over = loop.time() + ttl_s + 1.3  # memcached counts whole seconds
-    await asyncio.sleep(ttl_s * 0.6)
+    await asyncio.sleep(ttl_s / 2)
     assert await outer() == "p0"
     assert await outer.peek() == "p0"
     mariadb.sql("UPDATE product SET name = 'new' WHERE id = 0", shop)
@@ -758,7 +758,10 @@ async def test_its_life_counts_from_what_it_read_and_not_from_its_end(
     mariadb.sql("UPDATE product SET name = 'new' WHERE id = 0", shop)
     await asyncio.sleep(1)  # memcached counts whole seconds
     rest_s = 0.5
-    assert [await slow(), await slow.peek()] == ["new", "new"]
+    async with asyncio.timeout(20):
+        while await slow.peek() is MISSING:  # as where this took long after all
+            assert await slow() == "new"
+    assert await slow.peek() == "new"
 
 
 async def test_another_version_has_other_values(cache: Cache) -> None:
@@ -1078,18 +1081,18 @@ async def test_what_it_makes_of_a_read_that_it_did_not_wait_for_is_not_kept(
 
     @cache.cached()
     async def late() -> int:
-        return int(await cache.fetch_value("SELECT id + SLEEP(0.3) FROM product WHERE id = 5"))
+        return int(await cache.fetch_value("SELECT id + SLEEP(1) FROM product WHERE id = 5"))
 
     async def on_connection() -> int:
         connection = await cache.connection()
         async with connection.cursor() as cursor:
-            await cursor.execute("SELECT id + SLEEP(0.3) FROM product WHERE id = 5")
+            await cursor.execute("SELECT id + SLEEP(1) FROM product WHERE id = 5")
             (told,) = await cursor.fetchone()
         connection.close()
         return int(told)
 
     ways: dict[str, Callable[[], Any]] = {
-        "fetch": lambda: cache.fetch_value("SELECT id + SLEEP(0.3) FROM product WHERE id = 5"),
+        "fetch": lambda: cache.fetch_value("SELECT id + SLEEP(1) FROM product WHERE id = 5"),
         "function": late,
         "connection": on_connection,
     }

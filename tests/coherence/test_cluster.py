@@ -102,7 +102,7 @@ def test_a_query_that_takes_longer_than_its_lease_lives_is_run_once_for_all(
 ) -> None:
     """Held up by a lock of the table, so that it takes as long as it is to take."""
     upstream.sql("CREATE TABLE t (v INT); INSERT INTO t VALUES (1)", schema)
-    proxies = [proxy(upstream, nodes, cache__lease_ttl_s=4, **PATIENT) for _ in range(2)]
+    proxies = [proxy(upstream, nodes, cache__lease_ttl_s=8, **PATIENT) for _ in range(2)]
     login: dict[str, Any] = {
         "user": upstream.user,
         "password": upstream.password,
@@ -118,7 +118,7 @@ def test_a_query_that_takes_longer_than_its_lease_lives_is_run_once_for_all(
             20,
             "nine that wait",
         )
-        time.sleep(9)  # more than twice the life of a lease
+        time.sleep(17)  # more than twice the life of a lease
         assert running(upstream, "SELECT v FROM t") == 1
         run(locker, "UNLOCK TABLES")
         assert [answer.result(20) for answer in answers] == [1] * len(readers)

@@ -63,7 +63,10 @@ def test_a_worker_that_stands_still_hears_later_what_was_said(
     os.kill(still, signal.SIGSTOP)
     try:
         assert "does not answer" in served.readiness()["problems"].values()
-        assert api(served, "cache", enabled=False)["processes"] == 1
+        # In the time that people wait the other may stand still as well.
+        wait_until(
+            lambda: api(served, "cache", enabled=False)["processes"] == 1, 20, "the other worker"
+        )
         assert served.fetch("/live") == "ok\n"
     finally:
         os.kill(still, signal.SIGCONT)
