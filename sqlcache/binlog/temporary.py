@@ -39,8 +39,11 @@ class LoggedTemporaryTables:
         for each, default in in_turn(statements, schema):
             for name in catalog.server.named(each.temporary_dropped, default):
                 self._plain.pop((session, name), None)
-            for name in catalog.server.named(each.temporary_created, default):
-                self._note((session, name), merges=each.merges)
+            if made := catalog.server.named(each.temporary_created, default):
+                if each.keeps and not each.merges:
+                    continue  # there may have been one before: that is what it was
+                for name in made:
+                    self._note((session, name), merges=each.merges)
             if each.verb in _ALTERS:
                 named = [(session, n) for n in catalog.server.named(each.writes, default)]
                 if any(of in self._others or (each.leads and of in self._plain) for of in named):

@@ -161,7 +161,8 @@ class Statement:
     rows. `code` are the paths of those called that may be stored functions and are not declared;
     `by_code`: it writes everything only as far as `called` and `code` do.
 
-    `replaces`: it drops a table or other object of that name before it makes one.
+    `replaces`: it drops a table or other object of that name before it makes one. `keeps`: it makes
+    no table where there is one of that name.
 
     `merges`: it may make a table whose rows are those of others, as MERGE tables do; of a temporary
     one no catalog tells.
@@ -222,6 +223,7 @@ class Statement:
     temporary_dropped: frozenset[TableRef] = frozenset()
     merges: bool = False
     replaces: bool = False
+    keeps: bool = False
     locks: Locks | None = None
     changes_globals: bool = False
     diagnostic: bool = False

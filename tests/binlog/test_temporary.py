@@ -62,6 +62,14 @@ def test_made_again_it_is_what_it_was_made_as() -> None:
     assert not may_lead(after(MERGES, PLAIN))
 
 
+def test_one_that_was_there_is_kept_where_it_is_made_only_if_there_is_none() -> None:
+    none = PLAIN.replace("TABLE", "TABLE IF NOT EXISTS")
+    assert may_lead(after(MERGES, none))
+    assert may_lead(after(none)), "one from before may be meant"
+    assert not may_lead(after(PLAIN, none))
+    assert may_lead(after(PLAIN, MERGES.replace("TABLE", "TABLE IF NOT EXISTS")))
+
+
 def test_of_very_many_the_first_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(temporary, "_MOST", 1)
     tables = after(PLAIN, PLAIN.replace("m (", "n ("))

@@ -86,6 +86,7 @@ def _create(cursor: Cursor, options: frozenset[str], word: str) -> Statement:
         return everything("CREATE")
     if word == "PACKAGE":
         cursor.take("BODY")
+    keeps = cursor.word == "IF"
     cursor.skip_exists()
     ref = cursor.table()
     if ref is None:
@@ -93,7 +94,7 @@ def _create(cursor: Cursor, options: frozenset[str], word: str) -> Statement:
     if _may_be_loadable(cursor, word, ref):
         return everything("CREATE")
     if word in ("TABLE", "SEQUENCE"):
-        return _create_table(cursor, ref, "TEMPORARY" in options)
+        return changed(_create_table(cursor, ref, "TEMPORARY" in options), keeps=keeps)
     refs = frozenset((ref,))
     if word == "TRIGGER":
         on = cursor.find("ON")

@@ -122,6 +122,8 @@ def test_temporary_tables_are_told_from_shared_ones() -> None:
     created = one("CREATE TEMPORARY TABLE t SELECT * FROM u")
     assert (names(created.temporary_created), names(created.reads)) == ({"t"}, {"u"})
     assert not any((created.writes, created.may_commit, created.schemas))
+    assert not created.keeps
+    assert one("CREATE TEMPORARY TABLE IF NOT EXISTS t (a INT)").keeps
     dropped = one("DROP TEMPORARY TABLE t")
     assert (names(dropped.temporary_dropped), dropped.writes) == ({"t"}, frozenset())
     either = one("DROP TABLE t")
