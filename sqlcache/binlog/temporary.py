@@ -40,10 +40,12 @@ class LoggedTemporaryTables:
             for name in catalog.server.named(each.temporary_dropped, default):
                 self._plain.pop((session, name), None)
             if made := catalog.server.named(each.temporary_created, default):
-                if each.keeps and not each.merges:
+                reads = catalog.server.named(each.reads, default)
+                merges = each.merges or any(self._may_merge(session, n, catalog) for n in reads)
+                if each.keeps and not merges:
                     continue  # there may have been one before: that is what it was
                 for name in made:
-                    self._note((session, name), merges=each.merges)
+                    self._note((session, name), merges=merges)
             if each.verb in _ALTERS:
                 named = [(session, n) for n in catalog.server.named(each.writes, default)]
                 if any(of in self._others or (each.leads and of in self._plain) for of in named):
@@ -61,6 +63,12 @@ class LoggedTemporaryTables:
             self._others.add(of)
         else:
             self._any = True
+
+    def _may_merge(self, session: bytes, name: TableName, catalog: Catalog) -> bool:
+        """Whether a temporary table LIKE one of this name may have the rows of others: of those of
+        the catalog that is known."""
+        of = (session, name)
+        return self._any or of in self._others or not (of in self._plain or catalog.knows(name))
 
     def may_lead(
         self, session: bytes, names: Iterable[TableName], unknown: frozenset[TableName]

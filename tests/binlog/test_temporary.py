@@ -12,7 +12,8 @@ from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
 
 M, T = TableName("s", "m"), TableName("s", "t")
-UNKNOWN = frozenset({M})
+Y = TableName("s", "y")
+UNKNOWN = frozenset({M, Y})
 CATALOG = Catalog.of(
     Server(flavour="mariadb", version=(10, 11, 6), lower_case_table_names=0),
     Facts([BaseTable(T, "MyISAM")]),
@@ -68,6 +69,19 @@ def test_one_that_was_there_is_kept_where_it_is_made_only_if_there_is_none() -> 
     assert may_lead(after(none)), "one from before may be meant"
     assert not may_lead(after(PLAIN, none))
     assert may_lead(after(PLAIN, MERGES.replace("TABLE", "TABLE IF NOT EXISTS")))
+
+
+@pytest.mark.parametrize(
+    ("made", "leads"),
+    [("LIKE t", False), ("LIKE m", False), ("(LIKE x)", True), ("LIKE unknown", True)],
+)
+def test_one_that_is_made_like_another_may_have_the_rows_of_others_as_that(
+    made: str, leads: bool
+) -> None:
+    like = f"CREATE TEMPORARY TABLE y {made}"
+    tables = after(PLAIN, MERGES.replace("TABLE m", "TABLE x"), like)
+    assert may_lead(tables, Y) is leads
+    assert may_lead(after(SHADOWS, "CREATE TEMPORARY TABLE y LIKE t"), Y)
 
 
 def test_of_very_many_the_first_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
