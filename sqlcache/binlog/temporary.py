@@ -39,6 +39,7 @@ class LoggedTemporaryTables:
         for each, default in in_turn(statements, schema):
             for name in catalog.server.named(each.temporary_dropped, default):
                 self._plain.pop((session, name), None)
+                self._others.discard((session, name))
             if made := catalog.server.named(each.temporary_created, default):
                 reads = catalog.server.named(each.reads, default)
                 merges = each.merges or any(self._may_merge(session, n, catalog) for n in reads)

@@ -84,6 +84,15 @@ def test_one_that_is_made_like_another_may_have_the_rows_of_others_as_that(
     assert may_lead(after(SHADOWS, "CREATE TEMPORARY TABLE y LIKE t"), Y)
 
 
+def test_of_one_that_is_dropped_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(temporary, "_MOST", 1)
+    drop = "DROP TEMPORARY TABLE t"
+    tables = after(SHADOWS, drop)
+    assert not may_lead(tables, T)
+    tables = after(*[SHADOWS, drop] * 3)
+    assert not may_lead(tables, T, OTHER)
+
+
 def test_of_very_many_the_first_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(temporary, "_MOST", 1)
     tables = after(PLAIN, PLAIN.replace("m (", "n ("))
