@@ -7,7 +7,8 @@ Laws:
 - What an event says and is not understood is told as a change of everything. An event that nobody
   knows is passed over only where the server marks it as one that may be.
 - Statements are told by one of each shape, and no more of them than `_MOST_STATEMENTS` of a
-  transaction: what a text writes, its literals do not decide.
+  transaction: what a text writes, its literals do not decide. Behind one that may define something
+  of each shape once more: names may mean something else there.
 """
 
 import re
@@ -82,6 +83,7 @@ _XID: Final = re.compile(rb"X'([0-9a-f]*)',X'([0-9a-f]*)',(\d+)", re.IGNORECASE)
 # From the first blank of several alone: there may be any number of them, in a literal.
 _STARTS_TRANSACTION: Final = re.compile(rb"(?<!\s)\s++START\s++TRANSACTION\s*+$", re.IGNORECASE)
 _VERB: Final = re.compile(rb"[A-Z]+", re.IGNORECASE)
+_DEFINES_NOTHING: Final = re.compile(rb"(?:INSERT|REPLACE|UPDATE|DELETE|LOAD)\b", re.IGNORECASE)
 
 Place = tuple[str, int]
 """A file of the log, and where in it."""
@@ -394,6 +396,8 @@ class Transactions:
         if (shape or read, schema) not in self._shapes:
             self._shapes.add((shape or read, schema))
             self._open.add(Logged(read, schema, dialect, shape, session))
+            if not _DEFINES_NOTHING.match(read):  # a temporary table, amid a transaction
+                self._shapes.clear()
 
     # XA.
 

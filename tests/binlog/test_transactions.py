@@ -104,6 +104,16 @@ def test_statements_of_one_shape_are_told_once() -> None:
     assert texts(told) == [b"INSERT INTO t VALUES (0)"]
 
 
+@pytest.mark.parametrize(
+    "define", ["CREATE TEMPORARY TABLE t (a INT)", "drop temporary table t", "/* */ ALTER TABLE t"]
+)
+def test_behind_a_definition_a_shape_is_told_anew(define: str) -> None:
+    insert = query("INSERT INTO t VALUES (1)")
+    sent = [insert, query(define), insert, insert, query(define), insert]
+    (told,) = changes(query("BEGIN"), *sent, xid())
+    assert texts(told) == [b"INSERT INTO t VALUES (1)", define.encode()] * 2 + texts(told)[:1]
+
+
 def test_too_many_statements_or_tables_change_everything() -> None:
     many = [query(f"INSERT INTO t{number} VALUES (1)") for number in range(1_001)]
     (told,) = changes(query("BEGIN"), *many, xid())
