@@ -280,6 +280,14 @@ CASES = {
         + "CREATE TEMPORARY TABLE m (id INT) ENGINE = MERGE UNION = (t) INSERT_METHOD = LAST;"
         "INSERT INTO m VALUES (2)",
     ),
+    "temporary table like one with the rows of another": (
+        "CREATE TABLE t (id INT) ENGINE = MyISAM; INSERT INTO t VALUES (1)",
+        "SELECT * FROM t",
+        AS_STATEMENTS
+        + "CREATE TEMPORARY TABLE m (id INT) ENGINE = MERGE UNION = (t) INSERT_METHOD = LAST;"
+        "CREATE TEMPORARY TABLE IF NOT EXISTS m (id INT);"
+        "CREATE TEMPORARY TABLE x LIKE m; INSERT INTO x VALUES (2)",
+    ),
     "large rows": (
         "CREATE TABLE t (id INT PRIMARY KEY, b LONGBLOB); INSERT INTO t VALUES (1, 'x')",
         "SELECT id, LENGTH(b) FROM t",
@@ -310,6 +318,15 @@ ON_MARIADB = {
         TABLES,
         "SELECT * FROM t",
         "CREATE OR REPLACE TABLE t AS SELECT * FROM u",
+    ),
+    "temporary tables of one name": (
+        "CREATE TABLE t (id INT) ENGINE = MyISAM; INSERT INTO t VALUES (1)",
+        "SELECT * FROM t",
+        AS_STATEMENTS
+        + "BEGIN; CREATE TEMPORARY TABLE m (id INT); INSERT INTO m VALUES (2);"
+        "DROP TEMPORARY TABLE m;"
+        "CREATE TEMPORARY TABLE m (id INT) ENGINE = MERGE UNION = (t) INSERT_METHOD = LAST;"
+        "INSERT INTO m VALUES (3); COMMIT",
     ),
     "cascade from history": (HISTORY, "SELECT * FROM c", "DELETE FROM p WHERE id = 1"),
     "cascade from history over two": (HISTORY, "SELECT * FROM g", "DELETE FROM p WHERE id = 1"),
