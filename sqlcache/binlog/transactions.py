@@ -3,7 +3,9 @@
 Laws:
 
 - What a transaction changed is told at its end, all of it; what MySQL does not hold back, at once.
-  Rows that a branch of XA prepared are told when that is committed, by whomever.
+  Rows that a branch of XA prepared are told when that is committed, by whomever. Of its statements
+  nobody knows what they did if something was defined since: in MariaDB what they use is locked only
+  as long as the session lives that has prepared them.
 - What an event says and is not understood is told as a change of everything. An event that nobody
   knows is passed over only where the server marks it as one that may be.
 - Statements are told by one of each shape, and no more of them than `_MOST_STATEMENTS` of a
@@ -327,6 +329,10 @@ class Transactions:
         self._settle()
         change = self._open
         self._begin()
+        if self._prepared and (change.everything or any(map(_may_define, change.statements))):
+            for held in self._prepared.values():
+                if held.statements and not held.everything:
+                    held.everything = "XA COMMIT of statements from before a definition"
         return change or None
 
     def _cut_short(self) -> Change | None:
@@ -395,8 +401,9 @@ class Transactions:
             shape = b""
         if (shape or read, schema) not in self._shapes:
             self._shapes.add((shape or read, schema))
-            self._open.add(Logged(read, schema, dialect, shape, session))
-            if not _DEFINES_NOTHING.match(read):  # a temporary table, amid a transaction
+            statement = Logged(read, schema, dialect, shape, session)
+            self._open.add(statement)
+            if _may_define(statement):  # a temporary table, amid a transaction
                 self._shapes.clear()
 
     # XA.
@@ -471,6 +478,10 @@ _READ_BY: Final[dict[int, Callable[[Transactions, Event], Change | None]]] = {
     Kind.FORMAT_DESCRIPTION: Transactions._format_description,
     Kind.INCIDENT: Transactions._incident,
 }
+
+
+def _may_define(statement: Logged) -> bool:
+    return not _DEFINES_NOTHING.match(statement.text)
 
 
 def _session(told: bytes) -> tuple[int, int | None]:

@@ -215,6 +215,27 @@ def test_a_branch_that_is_rolled_back_changes_nothing() -> None:
     assert changes(*PREPARED, query(f"XA ROLLBACK {NAME}")) == []
 
 
+@pytest.mark.parametrize(
+    ("between", "is_known"),
+    [
+        ([query("INSERT INTO t VALUES (1)")], True),
+        ([query("BEGIN"), *MAPS, rows(7), xid()], True),
+        ([query("DROP TRIGGER tr")], False),
+        ([query("DROP TRIGGER tr", collation=9999)], False),
+        ([query("BEGIN"), query("CREATE TABLE t (a INT) START TRANSACTION"), xid()], False),
+    ],
+)
+def test_a_branch_with_statements_is_known_until_something_is_defined(
+    between: list[bytes], is_known: bool
+) -> None:
+    write = query("UPDATE t SET v = 5")
+    prepared = query(f"XA START {NAME}"), write, query(f"XA END {NAME}"), prepare()
+    *_, told = changes(*prepared, *between, query(f"XA COMMIT {NAME}"))
+    assert bool(told.everything) is not is_known
+    *_, told = changes(*PREPARED, *between, query(f"XA COMMIT {NAME}"))
+    assert (told.tables, told.everything) == ({T: ADDS}, ""), "rows are what they are"
+
+
 def test_a_branch_in_one_phase_is_told_when_it_ends() -> None:
     begun = query(f"XA START {NAME}"), *MAPS, rows(7), query(f"XA END {NAME}")
     (told,) = changes(*begun, prepare(one_phase=True))

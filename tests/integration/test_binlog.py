@@ -322,8 +322,7 @@ ON_MARIADB = {
     "temporary tables of one name": (
         "CREATE TABLE t (id INT) ENGINE = MyISAM; INSERT INTO t VALUES (1)",
         "SELECT * FROM t",
-        AS_STATEMENTS
-        + "BEGIN; CREATE TEMPORARY TABLE m (id INT); INSERT INTO m VALUES (2);"
+        AS_STATEMENTS + "BEGIN; CREATE TEMPORARY TABLE m (id INT); INSERT INTO m VALUES (2);"
         "DROP TEMPORARY TABLE m;"
         "CREATE TEMPORARY TABLE m (id INT) ENGINE = MERGE UNION = (t) INSERT_METHOD = LAST;"
         "INSERT INTO m VALUES (3); COMMIT",
@@ -405,6 +404,24 @@ def test_a_branch_that_is_prepared_is_seen_when_it_is_committed_by_another(
     assert client.cache("SELECT * FROM t") == ((1, 1), (2, 2))
     until(lambda: ends_branch(upstream, "XA COMMIT 'p'"))
     until(lambda: client.read("SELECT * FROM t") == ((1, 6), (2, 2)))
+
+
+def test_of_a_branch_with_statements_anything_is_feared_behind_a_definition(
+    followed: PrivateSqlcache, upstream: PrivateSqlServer, schema: str
+) -> None:
+    if upstream.name == "mysqld":
+        pytest.skip("what a branch uses stays locked there")
+    upstream.sql(TABLES + LOGGED, schema)
+    client = Client(followed, upstream, schema)
+    write = "UPDATE t SET v = 6 WHERE id = 1"
+    upstream.sql(f"{AS_STATEMENTS} XA START 'd'; {write}; XA END 'd'; XA PREPARE 'd'", schema)
+    upstream.sql("DROP TRIGGER logs", schema)
+    until(lambda: is_at_the_end(followed, upstream))
+    before = client.cache("SELECT * FROM u")
+    until(lambda: ends_branch(upstream, "XA COMMIT 'd'"))
+    now = upstream.sql("SELECT * FROM u", schema)
+    assert now != before, "it changes nothing"
+    until(lambda: client.read("SELECT * FROM u") == now)
 
 
 def test_operators_see_how_far_it_is_followed(
