@@ -374,7 +374,7 @@ class Effects:
             if tables is None:
                 return frozenset({ROOT})
             if await self._holds(WriteSet(tables), edition):
-                hindsight.read(self.stamp)
+                hindsight.read(self.stamp, _led_out_of(catalog, rows))
                 return frozenset(Tag(name.schema, name.name) for name in tables)
         return frozenset({ROOT})
 
@@ -409,6 +409,14 @@ def _reached(catalog: Catalog, rows: Rows) -> frozenset[TableName] | None:
             changes = changes._replace(deletes=True)
         told.append((name, changes))
     return catalog.writes.cascades_from(told)
+
+
+def _led_out_of(catalog: Catalog, rows: Rows) -> list[str]:
+    """The schemas from which the rows may have led to tables of others, as those of a MERGE table
+    do, which may be another by now."""
+    merged = catalog.writes.schemas_by_unknown
+    schemas = {catalog.server.fold(schema) for schema, _ in rows}
+    return [each for each in schemas if merged is None or merged - {each}]
 
 
 def _answers_nothing(table: str) -> bool:

@@ -66,8 +66,8 @@ class Hindsight:
                 self.forgotten()
 
     def read(self, stamp: Stamp, schemas: Iterable[str] = ()) -> None:
-        """Something that changed rows was read while this was known, a statement by the definitions
-        of these schemas."""
+        """Something that changed rows was read while this was known, by definitions of these
+        schemas; rows by foreign keys as well, whose schemas are not told."""
         if stamp == self._known:
             return
         self._misread = True

@@ -297,6 +297,27 @@ async def test_what_is_read_again_is_never_misread_and_leads_nowhere_else() -> N
     assert asked.bumped == [{Tag("s"), *(Tag("s", name) for name in ("t", "temporary", "u"))}]
 
 
+@pytest.mark.parametrize(
+    ("schema", "leading", "bumped"),
+    [
+        ("s", False, {Tag("s"), Tag("s", "m")}),
+        ("other", False, {ROOT}),
+        ("s", True, {ROOT}),
+    ],
+)
+async def test_rows_may_have_been_those_of_tables_in_another_schema(
+    schema: str, leading: bool, bumped: set[Tag]
+) -> None:
+    merged = BaseTable(TableName(schema, "my"), "MyISAM")
+    asked = Redefined(mariadb(BaseTable(T, "InnoDB"), merged, leading=leading))
+    rows, reading = Change(tables={("s", "m"): ADDS}), Reading()
+    effects_of = reads(asked)
+    await effects_of.publish([rows, *each_by_itself([b"DROP TABLE unseen.m"])], reading)
+    assert asked.bumped == [{Tag("s", "m"), Tag("unseen", "m"), Tag("unseen")}]
+    await effects_of.publish(each_by_itself([b"DROP TABLE m"]), reading)
+    assert asked.bumped[1] == bumped
+
+
 async def test_what_only_adds_is_never_too_late() -> None:
     asked = Redefined(mariadb(BaseTable(T, "InnoDB")))
     texts = [b"INSERT INTO t VALUES (1)", b"ALTER TABLE t ADD c INT", b"INSERT INTO t VALUES (2)"]

@@ -63,6 +63,15 @@ CASES = {
         "DO 0",
         ["DROP FUNCTION g", "CREATE FUNCTION g() RETURNS INT DETERMINISTIC RETURN 1"],
     ),
+    "a table with the rows of another": (
+        "ALTER TABLE other.x ENGINE = MyISAM;"
+        "CREATE TABLE m (id INT PRIMARY KEY, p INT) ENGINE = MERGE UNION = (other.x)"
+        " INSERT_METHOD = LAST",
+        # By the first two it knows of no m any more when it comes to the rows.
+        "UPDATE t SET v = 5; CREATE TABLE o (id INT); INSERT INTO m VALUES (7, 7)",
+        "DROP TABLE m",
+        ["CREATE TABLE n (id INT)"],
+    ),
     "a name": (
         "ALTER TABLE other.x ADD FOREIGN KEY (p) REFERENCES {schema}.t (id) ON DELETE CASCADE",
         "DELETE FROM t WHERE id = 1",

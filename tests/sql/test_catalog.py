@@ -327,10 +327,13 @@ class TestWrites:
         merged = BaseTable(app("m"), "MyISAM"), BaseTable(TableName("mysql", "s"), "MyISAM")
         known = catalog([*innodb("t"), *merged])
         assert known.writes.by_unknown == frozenset({app("m")})
+        assert known.writes.schemas_by_unknown == frozenset({"app"})
         assert catalog(innodb("t")).writes.by_unknown == frozenset()
 
     def test_an_unknown_table_may_be_of_any_engine_that_there_is(self) -> None:
-        assert catalog(innodb("t"), has_leading_engines=True).writes.by_unknown is None
+        leading = catalog(innodb("t"), has_leading_engines=True)
+        assert leading.writes.by_unknown is None
+        assert leading.writes.schemas_by_unknown is None
 
     def test_an_account_that_sees_too_little_makes_every_write_reach_anything(self) -> None:
         known = catalog(innodb("t"), triggers_visible=False)

@@ -84,6 +84,11 @@ class Writes:
             self._merged = frozenset(self._definitions.of_engine(MERGEABLE_ENGINE))
         return self._merged if len(self._merged) <= _MOST_MERGED else None
 
+    @cached_property
+    def schemas_by_unknown(self) -> frozenset[str] | None:
+        """The schemas of these; None for "any schema"."""
+        return None if self.by_unknown is None else frozenset(n.schema for n in self.by_unknown)
+
     def leads(self, name: TableName) -> bool:
         """Whether some change of the table's rows changes rows by a foreign key."""
         return bool(self._definitions.children.get(name))
