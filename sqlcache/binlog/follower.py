@@ -78,6 +78,7 @@ class Follower:
         self._watching: asyncio.Task[None] | None = None
         self._sits_out_until = float("-inf")
         self._trouble: UpstreamError | None = None
+        self._hindered = False  # may not follow it, as far as was known when it could ask
         self._follows = False  # this process, and has something of the log
         self._others_follow = False  # and have caught up with the log
 
@@ -127,7 +128,7 @@ class Follower:
     @property
     def _refused(self) -> bool:
         """Whether the log was never followed, as that is not allowed."""
-        return isinstance(self._trouble, CannotFollow) and not self._lateness.was_followed
+        return self._hindered and not self._lateness.was_followed
 
     @property
     def _is_excused(self) -> bool:
@@ -156,6 +157,7 @@ class Follower:
         if self._following is not None and self._following.done():
             await self._give_up(self._following)
         if not turn.own and turn.lag_s is not None and await self._own_server.is_not_followed():
+            self._hindered = False  # that is no excuse for this
             self._note(UpstreamError(_ANOTHERS))
             turn = replace(turn, lag_s=None)
         self._others_follow = turn.renewed and turn.lag_s is not None
@@ -187,6 +189,7 @@ class Follower:
     def _note(self, trouble: UpstreamError | None) -> None:
         before, self._trouble = self._trouble, trouble
         self._follows |= trouble is None
+        self._hindered = isinstance(trouble, CannotFollow) or (bool(trouble) and self._hindered)
         if trouble is not None and str(trouble) != str(before):
             level = logging.INFO if self._is_excused else logging.WARNING
             log.log(level, "writes made around sqlcache are not seen reason=%s", trouble)
@@ -202,10 +205,10 @@ class Follower:
         elif turn.lag_s is not None:
             lag_s = turn.lag_s
             self._lateness.followed(lag_s)
-            self._trouble = None
+            self._trouble, self._hindered = None, False
         else:
             lag_s = self._lateness.unfollowed_s
-        self._metrics.binlog_hindered = int(isinstance(self._trouble, CannotFollow))
+        self._metrics.binlog_hindered = int(self._hindered)
         self._metrics.binlog_lag_seconds = lag_s if self._following is not None else 0.0
         self._metrics.binlog_following = int(self._following is not None)
         self._metrics.binlog_lag_bytes = self._tailer.lag_bytes if self._following else 0

@@ -1,0 +1,97 @@
+"""What a process that may not follow the log says of that, and when reads go past the cache."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, Literal, cast
+
+import pytest
+
+from sqlcache.binlog import follower
+from sqlcache.binlog.follower import Follower
+from sqlcache.binlog.source import CannotFollow
+from sqlcache.binlog.turns import Turn
+from sqlcache.errors import UpstreamError
+from sqlcache.metrics import Metrics
+
+REFUSED = CannotFollow("the account may not read the log")
+AWAY = UpstreamError("too many connections")
+PATIENCE_S = 5.0
+
+
+class Server:
+    """One that never lets the log be followed, for the first of these reasons."""
+
+    def __init__(self, *reasons: UpstreamError) -> None:
+        self.reasons = list(reasons)
+        self.asked = 0
+
+    async def connect(self, *_: Any) -> Any:
+        self.asked += 1
+        raise self.reasons[0]
+
+
+class OwnTurn:
+    """Nobody else wants it."""
+
+    reading = b""
+
+    async def look(self, lag_s: float | None, *, wants: bool) -> Turn:
+        return Turn(own=wants, lag_s=lag_s)
+
+    async def leave(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def hurries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower, "RENEWED_EVERY_S", 0.001)
+    monkeypatch.setattr(follower, "_SITS_OUT_S", 0.0)
+
+
+async def tried(
+    server: Server, mode: Literal["auto", "on"], metrics: Metrics
+) -> tuple[Follower, list[bool]]:
+    """One that has found each of the reasons; what it has told since it came to the last."""
+    told = list[bool]()
+    effects = SimpleNamespace(name_for=lambda _: None, stamp=(1, 1))
+    nodes: Any = SimpleNamespace()
+    follows = Follower(
+        *(cast(Any, server.connect), cast(Any, effects), cast(Any, OwnTurn()), nodes, metrics),
+        mode=mode,
+        max_lag_s=0.0,
+        catch_up_s=1.0,
+        longest_bytes=1_000,
+        stand_in=False,
+        bypass=told.append,
+    )
+    await follows.start()
+    try:
+        while True:
+            asked = server.asked
+            async with asyncio.timeout(PATIENCE_S):
+                while server.asked < asked + 3:
+                    await asyncio.sleep(0.001)
+            if len(server.reasons) == 1:
+                return follows, told
+            del server.reasons[0]
+            told.clear()
+    finally:
+        await follows.close()
+
+
+async def test_who_may_not_and_need_not_is_excused_while_the_server_is_away() -> None:
+    metrics = Metrics()
+    follows, told = await tried(Server(REFUSED, AWAY), "auto", metrics)
+    assert set(told) == {False}
+    assert (follows.warning, metrics.binlog_hindered, metrics.binlog_lagging) == ("", 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "reasons"), [("auto", [AWAY]), ("on", [REFUSED]), ("on", [REFUSED, AWAY])]
+)
+async def test_who_may_for_all_that_is_known_or_is_to_lags(
+    mode: Literal["auto", "on"], reasons: list[UpstreamError]
+) -> None:
+    follows, told = await tried(Server(*reasons), mode, Metrics())
+    assert told[-1]
+    assert str(reasons[-1]) in follows.warning
