@@ -27,7 +27,7 @@ from sqlcache.sql.statement import FoundRows, Kind, Locks, Statement, changed, i
 
 T = TypeVar("T")
 
-_LOGGED_ON_THE_LOOP_BYTES = 8_192
+_LOGGED_ON_THE_LOOP_BYTES = 4_096  # some 6 ms
 _LONG_BYTES = 65_536  # of a text that shorter ones do not wait for
 _OF_ROWS = QUERY_VERBS | {"INSERT", "REPLACE", "UPDATE", "DELETE", "DO"}
 _TEXT_DECIDES = frozenset({"SET", "USE", "PREPARE", "EXECUTE"})

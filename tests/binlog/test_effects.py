@@ -215,6 +215,14 @@ async def test_others_have_their_turns_while_many_are_read() -> None:
     assert turns.count >= 10
 
 
+async def test_others_have_their_turns_by_the_length_of_those_that_are_read() -> None:
+    many = b"0 + " * 900
+    texts = [b"INSERT INTO t (c%d) VALUES (%b1)" % (number, many) for number in range(16)]
+    with counted_turns() as turns:
+        await reads(Asked(with_key(Cascade(T, CHILD)))).publish(each_by_itself(texts), Reading())
+    assert turns.count >= 8
+
+
 class Redefined(Asked):
     """What a definition bumps makes it another edition; where the catalog `becomes` another, that
     is read when it is asked for."""
