@@ -30,6 +30,7 @@ from sqlcache.binlog.events import (
     Event,
     Kind,
 )
+from sqlcache.binlog.settings import settings
 from sqlcache.errors import ProtocolError, SqlSyntaxError
 from sqlcache.mysql.packets import read_lenenc
 from sqlcache.sql.charset import UTF8, of_collation, to_utf8
@@ -69,12 +70,6 @@ _GTID_SOURCE: Final = slice(EVENT_HEADER_BYTES + 1, EVENT_HEADER_BYTES + 17)
 _GTID_NUMBER: Final = slice(EVENT_HEADER_BYTES + 17, EVENT_HEADER_BYTES + 25)
 _MARIADB_GTID = struct.Struct("<QIB")  # number, domain, flags
 _LOAD_HEAD_BYTES: Final = 13  # more, of one that loads a file
-_FIXED_BYTES: Final = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4}
-"""How long the fields are that tell of a query's session, of those that may come before the ones
-that are read."""
-_SQL_MODE, _CATALOG, _TIME_ZONE, _CATALOG_NZ, _CHARSET = 1, 2, 5, 6, 4
-_COLLATIONS, _COLLATIONS_BYTES = 131, 4  # MariaDB's, of each character set that has another one
-_UNKNOWN: Final = -1
 _ANSI_QUOTES, _IGNORE_SPACE, _NO_BACKSLASH_ESCAPES = 1 << 2, 1 << 3, 1 << 20
 _OTHER_GRAMMARS: Final = 0b1_1111 << 8  # POSTGRESQL, ORACLE, MSSQL, DB2, MAXDB
 _XA: Final = re.compile(
@@ -379,7 +374,7 @@ class Transactions:
         session's settings."""
         if self._open.everything:
             return
-        modes, collation = _session(told)
+        modes, collation = settings(told)
         charset = "utf8mb4" if collation is None else of_collation(collation)
         read = None if charset is None else to_utf8(text, charset)
         if read is None or modes & _OTHER_GRAMMARS:
@@ -482,28 +477,6 @@ _READ_BY: Final[dict[int, Callable[[Transactions, Event], Change | None]]] = {
 
 def _may_define(statement: Logged) -> bool:
     return not _DEFINES_NOTHING.match(statement.text)
-
-
-def _session(told: bytes) -> tuple[int, int | None]:
-    """The sql_mode of a query's session, and the collation of its text, as far as the log tells:
-    None where it has none, `_UNKNOWN` behind what cannot be read."""
-    modes, collation, at = 0, None, 0
-    while at < len(told):
-        code, at = told[at], at + 1
-        if code in (_CATALOG, _CATALOG_NZ, _TIME_ZONE):
-            at += 1 + told[at] + (code == _CATALOG)
-            continue
-        if code == _COLLATIONS:
-            at += 1 + told[at] * _COLLATIONS_BYTES
-            continue
-        if code not in _FIXED_BYTES:
-            return modes, _UNKNOWN if collation is None else collation
-        value, at = told[at : at + _FIXED_BYTES[code]], at + _FIXED_BYTES[code]
-        if code == _SQL_MODE:
-            modes = int.from_bytes(value, "little")
-        elif code == _CHARSET:
-            collation = int.from_bytes(value[:2], "little")
-    return modes, collation
 
 
 def _inflated(packed: bytes) -> bytes:
