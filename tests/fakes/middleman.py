@@ -48,6 +48,7 @@ class Middleman:
         self._server = server
         self._listener = socket.create_server((HOST, 0))
         self.host, self.port = self._listener.getsockname()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._trap: _Trap | None = None
         self._sockets: list[socket.socket] = []
         self._deaf = threading.Event()
@@ -59,11 +60,14 @@ class Middleman:
         return self._server.service_url.replace(str(self._server.port), str(self.port))
 
     def __enter__(self) -> Self:
-        self._spawn(self._accept)
+        self._accepting.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._deaf.clear()
+        with contextlib.suppress(OSError):  # or accept(), if stopped, goes on with another's
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._accepting.join(_DEADLINE_S)
         self._listener.close()
         self.cut()
 
