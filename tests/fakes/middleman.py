@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from queue import SimpleQueue
 from typing import Self
 
 from sqlcache.demo.servers import HOST, PrivateSqlServer
@@ -50,6 +51,7 @@ class Middleman:
         self.host, self.port = self._listener.getsockname()
         self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._trap: _Trap | None = None
+        self._setting = threading.Lock()
         self._sockets: list[socket.socket] = []
         self._deaf = threading.Event()
         self._greeting: bytes | None = None
@@ -75,8 +77,10 @@ class Middleman:
 
     def set_trap(self, pattern: bytes, fault: Fault) -> _Trap:
         """The next bytes on their way to MySQL that hold `pattern` suffer `fault`, once."""
-        self._trap = _Trap(pattern, fault)
-        return self._trap
+        trap = _Trap(pattern, fault)
+        with self._setting:
+            self._trap = trap
+        return trap
 
     def greet_with(self, greeting: bytes | None) -> None:
         """New connections get these bytes instead of MySQL; b"" is silence."""
@@ -128,11 +132,12 @@ class Middleman:
 
     def sprung_by(self, data: bytes) -> _Trap | None:
         """The trap, if these bytes spring it."""
-        trap = self._trap
-        if trap is None or trap.pattern not in data:
-            return None
-        self._trap = None
-        return trap
+        with self._setting:
+            trap = self._trap
+            if trap is None or trap.pattern not in data:
+                return None
+            self._trap = None
+            return trap
 
     def wait_while_deaf(self) -> None:
         """Returns when MySQL's side reads again."""
@@ -147,7 +152,7 @@ class _Line:
         self._middleman = middleman
         self._near = near
         self._far = far
-        self._sprung: _Trap | None = None
+        self._sprung = SimpleQueue[_Trap]()  # by what is passed up, for what is passed down
 
     def pass_up(self) -> None:
         with contextlib.suppress(OSError):
@@ -158,17 +163,17 @@ class _Line:
                     self._cut()
                     trap.sprung.set()
                     return
-                self._sprung = trap or self._sprung
+                if trap is not None:
+                    self._sprung.put(trap)
                 self._far.sendall(data)
         _half_close(self._far)
 
     def pass_down(self) -> None:
         with contextlib.suppress(OSError):
             while data := self._far.recv(65536):
-                trap, self._sprung = self._sprung, None
-                if trap is None:
+                if self._sprung.empty():
                     self._near.sendall(data)
-                elif not self._suffer(trap, data):
+                elif not self._suffer(self._sprung.get(), data):
                     return
         _half_close(self._near)
 
