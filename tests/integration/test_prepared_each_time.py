@@ -5,6 +5,7 @@ served by the plans of those before it, and what is closed is none any more.
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
@@ -450,7 +451,7 @@ def warm(world: World, client: RawClient) -> None:
         return at_once
 
     if PATIENT["proxy__straight_path"]:
-        wait_until(is_told_at_once, 10, "a preparation that is told at once")
+        wait_until(is_told_at_once, 30, "a preparation that is told at once")
 
 
 def prepare_at_once(world: World, client: RawClient) -> tuple[bytes, bool]:
@@ -458,6 +459,21 @@ def prepare_at_once(world: World, client: RawClient) -> tuple[bytes, bool]:
     before = world.proxy.metrics().get(AHEAD, 0)
     number = prepare(client, READ)
     return number, world.proxy.metrics().get(AHEAD, 0) > before
+
+
+def prepare_unheard(world: World, client: RawClient, refuses: str, allows: str) -> bytes:
+    """The number of a `READ` that is told to be prepared, and of which the server hears once it is
+    to refuse that."""
+    while True:
+        warm(world, client)
+        time.sleep(0.1)  # it hears soon of what was closed, and of what waits then
+        before = world.upstream.status("Com_stmt_prepare")
+        number, at_once = prepare_at_once(world, client)
+        world.upstream.sql(refuses)
+        if at_once and world.upstream.status("Com_stmt_prepare") == before:
+            return number
+        client.command(b"\x19" + number)
+        world.upstream.sql(allows)
 
 
 def is_alike(world: World, schema: str, take: Callable[[RawClient], object]) -> None:
@@ -576,18 +592,21 @@ def test_what_was_executed_as_the_last_is_owed_by_its_number(world: World, schem
 
 
 TOO_MANY = "SET GLOBAL max_prepared_stmt_count = 0"
+NOT_TOO_MANY = "SET GLOBAL max_prepared_stmt_count = DEFAULT"
+RENAMED = "RENAME TABLE {0}.t TO {0}.u", "RENAME TABLE {0}.u TO {0}.t"
 REFUSALS = {
-    "dropped": "DROP TABLE {0}.t",
-    "renamed": "RENAME TABLE {0}.t TO {0}.u",
-    "too many": TOO_MANY,
-    "denied": "REVOKE SELECT ON {0}.t FROM {1}",
+    "dropped": ("DROP TABLE {0}.t", f"USE {{0}}; {MAKE}"),
+    "renamed": RENAMED,
+    "too many": (TOO_MANY, NOT_TOO_MANY),
+    "denied": ("REVOKE SELECT ON {0}.t FROM {1}", "GRANT SELECT ON {0}.t TO {1}"),
 }
+"""What has the server refuse to prepare a `READ`, and what has it do so again."""
 
 
 @pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
 @pytest.mark.parametrize("refuses", REFUSALS.values(), ids=REFUSALS)
 def test_what_mysql_refuses_to_prepare_late_is_an_error_of_the_execution(
-    world: World, schema: str, refuses: str
+    world: World, schema: str, refuses: tuple[str, str]
 ) -> None:
     """As where it has to prepare it anew; and the session goes on."""
     user = f"u_{schema}"
@@ -599,16 +618,8 @@ def test_what_mysql_refuses_to_prepare_late_is_an_error_of_the_execution(
         pass  # or MySQL would ask others for the password itself
     try:
         with RawClient.logged_in(world.proxy, user, "secret", schema) as client:
-            while True:
-                warm(world, client)
-                before = world.upstream.status("Com_stmt_prepare")
-                number, at_once = prepare_at_once(world, client)
-                if not at_once:  # the server has prepared it already
-                    continue
-                world.upstream.sql(refuses.format(schema, user))
-                if refuses != TOO_MANY or world.upstream.status("Com_stmt_prepare") == before:
-                    break
-                world.upstream.sql("SET GLOBAL max_prepared_stmt_count = DEFAULT")
+            refusal, end = (each.format(schema, user) for each in refuses)
+            number = prepare_unheard(world, client, refusal, end)
             errors = [client.ask(execution(number, each)) for each in (4, 4)]
             assert errors[0][4] == 0xFF, errors
             assert errors[0][:13] == errors[1][:13]
@@ -617,7 +628,7 @@ def test_what_mysql_refuses_to_prepare_late_is_an_error_of_the_execution(
             after = client.ask(b"\x16" + READ)
             assert after[4:13] == errors[0][4:13]
     finally:
-        world.upstream.sql("SET GLOBAL max_prepared_stmt_count = DEFAULT")
+        world.upstream.sql(NOT_TOO_MANY)
         world.upstream.sql(f"DROP USER {user}")
 
 
@@ -645,7 +656,7 @@ def test_no_more_are_told_to_be_prepared_than_a_few_that_are_not(world: World, s
                     client.ask(b"\x03SELECT v, RAND() FROM t")
             assert 0 < told <= 40
     finally:
-        world.upstream.sql("SET GLOBAL max_prepared_stmt_count = DEFAULT")
+        world.upstream.sql(NOT_TOO_MANY)
 
 
 def test_what_answers_rows_that_were_not_foretold_tells_of_columns_as_the_server_does(
@@ -779,11 +790,10 @@ def test_what_was_refused_is_prepared_when_it_can_be(world: World, schema: str) 
     world.upstream.sql(MAKE, schema)
     login = world.upstream.user, world.upstream.password, schema
     with RawClient.logged_in(world.proxy, *login) as client:
-        warm(world, client)
-        number = prepare(client, READ)
-        world.upstream.sql("RENAME TABLE t TO other", schema)
+        moves, back = (each.format(schema) for each in RENAMED)
+        number = prepare_unheard(world, client, moves, back)
         assert client.ask(execution(number, 4))[4] == 0xFF
-        world.upstream.sql("RENAME TABLE other TO t", schema)
+        world.upstream.sql(back)
         assert client.ask(execution(number, 4))[4] == 1
         client.command(b"\x19" + number)
         assert client.ask(execution(number, 4))[4] == 0xFF
@@ -797,14 +807,13 @@ def test_what_was_sent_ahead_for_one_that_was_refused_is_asked_for_again(
     world.upstream.sql(MAKE, schema)
     login = world.upstream.user, world.upstream.password, schema
     with RawClient.logged_in(world.proxy, *login) as client:
-        warm(world, client)
-        number = prepare(client, READ)
+        moves, back = (each.format(schema) for each in RENAMED)
+        number = prepare_unheard(world, client, moves, back)
         ahead = b"\x18" + number + b"\0\x003"
         sent_ahead = b"\x17" + number + b"\0\1\0\0\0\0\1\xfc\0"
-        world.upstream.sql("RENAME TABLE t TO other", schema)
         client.command(ahead)
         assert client.ask(b"\x0e")[4] == 0, "a ping"
-        world.upstream.sql("RENAME TABLE other TO t", schema)
+        world.upstream.sql(back)
         refused = client.ask(sent_ahead)
         assert refused[4:7] == b"\xff\x7a\x04", "error 1146"
         client.command(ahead)
