@@ -50,11 +50,11 @@ def test_its_write_is_made_amid_what_is_to_be_run_before_that(
                 ends += client.read_packet()[1][:1] == b"\xfe"
         trap = middleman.set_trap(b"UNION ALL SELECT 1", Fault.HOLD)
         client.query(write)
-        assert trap.sprung.wait(10)
+        assert trap.sprung.wait(30)
         client.reset()
     heard_of_by(relay)
     trap.released.set()
-    wait_until(lambda: (102,) in upstream.sql(f"SELECT a FROM {schema}.t"), 10, "the write")
+    wait_until(lambda: (102,) in upstream.sql(f"SELECT a FROM {schema}.t"), 30, "the write")
 
 
 def test_its_write_is_made_amid_the_reading_of_its_tables(
@@ -65,8 +65,8 @@ def test_its_write_is_made_amid_the_reading_of_its_tables(
         upstream.sql(f"CREATE TABLE {schema}.t (a INT)")
         trap = middleman.set_trap(schema.encode(), Fault.HOLD)
         client.query("INSERT INTO t VALUES (1)")
-        assert trap.sprung.wait(10)
+        assert trap.sprung.wait(30)
         client.reset()
     heard_of_by(relay)
     trap.released.set()
-    wait_until(lambda: upstream.sql(f"SELECT a FROM {schema}.t") == ((1,),), 10, "the write")
+    wait_until(lambda: upstream.sql(f"SELECT a FROM {schema}.t") == ((1,),), 30, "the write")

@@ -404,7 +404,7 @@ def test_a_large_result_for_a_slow_client_takes_no_memory(
         seen = passed_on()
         return [passed_on() for _ in range(5)] == [seen] * 5
 
-    wait_until(stands_still, 10, "the server being made to wait")
+    wait_until(stands_still, 30, "the server being made to wait")
     assert passed_on() < 30 * MB, "the kernel's buffers and two of our own, no more"
     sizes = [len(payload) for _, payload in client.packets_to_sentinel()]
     assert sizes.count(MB + 4) == 14 * 14
@@ -586,7 +586,7 @@ def test_a_load_that_is_cut_short_leaves_no_stale_answer(
                     reader.sql("SELECT COUNT(*) FROM t")
             return relay.metrics()["sqlcache_hits_total"] > hits
 
-        wait_until(is_cached_again, 10, "the fence's end")
+        wait_until(is_cached_again, 20, "the fence's end")
 
 
 # --- clients that send rubbish ----------------------------------------------------------------

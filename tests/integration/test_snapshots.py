@@ -16,7 +16,7 @@ from tests.fakes.middleman import Fault, Middleman
 from tests.servers import PATIENT
 
 READ = "SELECT SUM(v) FROM t"
-TTL_S = 2
+TTL_S = 6
 
 
 @pytest.fixture

@@ -410,7 +410,7 @@ def test_a_client_whose_hit_is_under_way_when_mysql_is_to_hear_of_it_is_not_forg
         trap.released.set()
         memcached.thaw()
         assert under_way.result()
-        assert trap.sprung.wait(10)
+        assert trap.sprung.wait(30)
 
 
 def test_what_keeps_a_client_alive_takes_no_row_count_away(
