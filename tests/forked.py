@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sqlcache.cli import main
 from sqlcache.demo.servers import PrivateSqlcache
-from sqlcache.process import asking
+from tests.patient import be_patient
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
@@ -28,12 +28,11 @@ _FORKS.set_forkserver_preload(
     ]
 )
 _PR_SET_PDEATHSIG = 1
-_WORKERS_ANSWER_WITHIN_S = 15.0
 
 
 class ForkedSqlcache(PrivateSqlcache):
-    """`sqlcache serve` as a process of its own, which starts five times as fast. It takes a worker
-    that gets no core for some seconds for no worker that stands still."""
+    """`sqlcache serve` as a process of its own, which starts five times as fast; see `patient`,
+    too."""
 
     def _run(self) -> _Fork:
         return _Fork(self.command(), self._environment(), self.output, self.log)
@@ -80,7 +79,7 @@ def _become(command: list[str], environment: Mapping[str, str], output: Path, lo
     for path, stream in ((output, sys.stdout), (log, sys.stderr)):
         with path.open("ab") as file:
             os.dup2(file.fileno(), stream.fileno())
-    vars(asking)["_ANSWER_TIMEOUT_S"] = _WORKERS_ANSWER_WITHIN_S
+    be_patient()
     os.environ.clear()
     os.environ.update(environment)
     sys.orig_argv, sys.argv = command, command[2:]  # after `python -m`

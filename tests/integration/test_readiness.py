@@ -131,6 +131,7 @@ def test_a_mysql_that_is_away_is_a_reason_to_send_clients_away(
     wait_until(lambda: status(relay) == HTTPStatus.OK, LOGIN_S, "yes")
 
 
+@pytest.mark.parametrize("sqlcache_kind", [PrivateSqlcache])  # which waits no longer than people do
 def test_one_that_has_hung_since_the_last_probe_is_a_reason_at_the_first(
     own: PrivateMariaDB, proxy: ProxyFactory, memcached: PrivateMemcached
 ) -> None:
