@@ -4,7 +4,7 @@ import pytest
 
 from sqlcache.cache.engine import Engine
 from sqlcache.metrics import Metrics
-from tests.cache.engines import Node, engine_on
+from tests.cache.engines import DEADLINE_S, Node, engine_on, limits
 
 
 @pytest.fixture
@@ -24,9 +24,18 @@ def trusting() -> bool:
 
 
 @pytest.fixture
-async def engines(node: Node, metrics: Metrics, trusting: bool) -> AsyncIterator[list[Engine]]:
+def deadline_s() -> float:
+    """How long their fences stand without a beat: to be overridden where those are to lapse."""
+    return DEADLINE_S
+
+
+@pytest.fixture
+async def engines(
+    node: Node, metrics: Metrics, trusting: bool, deadline_s: float
+) -> AsyncIterator[list[Engine]]:
     """Two engines on one store."""
-    made = [await engine_on(node, metrics=metrics, trusting=trusting) for _ in range(2)]
+    own = limits(write_deadline_s=deadline_s)
+    made = [await engine_on(node, metrics=metrics, own=own, trusting=trusting) for _ in range(2)]
     yield made
     for engine in made:
         await engine.close()

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -17,11 +16,11 @@ from sqlcache.memcache.connection import Done
 from sqlcache.memcache.protocol import meta_set
 from sqlcache.metrics import Metrics
 from tests.cache.engines import (
-    DEADLINE_S,
     KEYSPACE,
     ORDERS,
     OUTAGE_S,
     SHOP,
+    SHORT_DEADLINE_S,
     Node,
     answer_to,
     engine_on,
@@ -34,6 +33,9 @@ from tests.cache.engines import (
     read_of,
     until_silent,
 )
+
+lapse_soon = pytest.mark.parametrize("deadline_s", [SHORT_DEADLINE_S])
+HASTY = limits(write_deadline_s=SHORT_DEADLINE_S)
 
 
 async def test_while_a_fence_stands_nothing_is_served_or_stored(engines: list[Engine]) -> None:
@@ -135,17 +137,22 @@ async def test_a_log_that_was_lost_names_no_commit(node: Node, engine: Engine) -
     node.away = False
 
 
-async def test_an_unknown_outcome_keeps_its_fence_for_the_deadline(engine: Engine) -> None:
-    read = read_of(engine, "orders")
-    await filled(engine, read, b"answer")
-    (await engine.fence([ORDERS])).abandon()
-    assert await engine.obtain(read) == FENCED
-    await eventually_not(engine, read, FENCED)
-    assert await answer_to(engine, read) is None
+async def test_an_unknown_outcome_keeps_its_fence_for_the_deadline() -> None:
+    async def trial() -> None:
+        engine = await engine_on(Node(), own=HASTY)
+        read = read_of(engine, "orders")
+        await filled(engine, read, b"answer")
+        (await engine.fence([ORDERS])).abandon()
+        assert await engine.obtain(read) == FENCED
+        await eventually_not(engine, read, FENCED)
+        assert await answer_to(engine, read) is None
+        await engine.close()
+
+    await on_time(trial)
 
 
 async def test_a_fence_ends_when_its_write_is_known_to_be_over(node: Node) -> None:
-    engine = await engine_on(node, own=replace(limits(), write_deadline_s=60))
+    engine = await engine_on(node)
     read = read_of(engine, "orders")
     await filled(engine, read, b"answer")
     looks = 0
@@ -168,6 +175,7 @@ async def test_a_fence_ends_when_its_write_is_known_to_be_over(node: Node) -> No
     await engine.close()
 
 
+@lapse_soon
 async def test_the_fence_of_a_dead_process_lapses(node: Node, engine: Engine) -> None:
     read = read_of(engine, "orders")
     await filled(engine, read, b"answer")
@@ -193,32 +201,36 @@ class _WithWriters(Node):
 
 
 @pytest.mark.parametrize("writes", [0, 5, 50])
-async def test_it_lapses_soon_also_while_others_write(writes: int, metrics: Metrics) -> None:
+async def test_it_lapses_soon_also_while_others_write(writes: int) -> None:
     """Of whom one writes each time between that the log is read and that it is replaced."""
-    node = _WithWriters()
-    dead, reader = await engine_on(node), await engine_on(node, metrics=metrics)
-    read = read_of(reader, "orders")
-    await filled(reader, read, b"answer")
-    fence = await dead.fence([ORDERS])
-    await dead.close()
-    node.writes = writes
 
-    async def is_gone() -> bool:
-        await reader.look(read)
-        return fence.id not in (await reader.states([ORDERS]))[ORDERS].fences
+    async def trial() -> None:
+        node, metrics = _WithWriters(), Metrics()
+        dead, reader = [await engine_on(node, metrics=each, own=HASTY) for each in (None, metrics)]
+        read = read_of(reader, "orders")
+        await filled(reader, read, b"answer")
+        fence = await dead.fence([ORDERS])
+        await dead.close()
+        node.writes = writes
 
-    began = asyncio.get_running_loop().time()
-    await eventually(is_gone)
-    assert asyncio.get_running_loop().time() - began < 4 * DEADLINE_S
-    assert node.writes == 0
-    assert metrics.fences_lapsed == 1
-    await reader.close()
+        async def is_gone() -> bool:
+            await reader.look(read)
+            return fence.id not in (await reader.states([ORDERS]))[ORDERS].fences
+
+        began = asyncio.get_running_loop().time()
+        await eventually(is_gone)
+        assert asyncio.get_running_loop().time() - began < 4 * SHORT_DEADLINE_S
+        assert node.writes == 0
+        assert metrics.fences_lapsed == 1
+        await reader.close()
+
+    await on_time(trial)
 
 
 async def test_between_tries_to_let_it_lapse_this_processs_own_writers_go_on() -> None:
     """Where others write all the time, each time in between: during a try its own wait."""
     node = _WithWriters()
-    dead, reader = await engine_on(node), await engine_on(node)
+    dead, reader = [await engine_on(node, own=HASTY) for _ in range(2)]
     read = read_of(reader, "orders")
     await filled(reader, read, b"answer")
     await dead.fence([ORDERS])
@@ -231,7 +243,7 @@ async def test_between_tries_to_let_it_lapse_this_processs_own_writers_go_on() -
         looks.append(ORDERS in reader._logs._compacting)
         await asyncio.sleep(0.002)
     began, looks = loop.time(), []
-    while loop.time() - began < 4 * DEADLINE_S:
+    while loop.time() - began < 4 * SHORT_DEADLINE_S:
         await reader.look(read)
         looks.append(ORDERS in reader._logs._compacting)
         await asyncio.sleep(0.002)
@@ -241,12 +253,13 @@ async def test_between_tries_to_let_it_lapse_this_processs_own_writers_go_on() -
     await reader.close()
 
 
+@lapse_soon
 async def test_a_fence_that_lapsed_before_its_write_was_sent_is_put_up_again(
     node: Node, engine: Engine
 ) -> None:
     """Its process was stopped in between, and sends the write now."""
     read = read_of(engine, "orders")
-    stopped = await engine_on(node)
+    stopped = await engine_on(node, own=HASTY)
     fence = await stopped.fence([ORDERS])
     await stopped.close()  # no beat comes
     assert await engine.obtain(read) == FENCED
@@ -262,7 +275,7 @@ async def test_a_fence_that_lapsed_while_its_machine_was_suspended_is_put_up_aga
 ) -> None:
     """Its own clocks stood still."""
     read = read_of(engine, "orders")
-    writer = await engine_on(node, own=limits(write_deadline_s=60))
+    writer = await engine_on(node)
     marks = writer.marks([ORDERS], [SHOP])
     alone = await writer.fence([ORDERS])
     shared, _ = await raised(writer, marks)
@@ -284,14 +297,20 @@ async def test_a_fence_that_lapsed_while_its_machine_was_suspended_is_put_up_aga
     await writer.close()
 
 
-async def test_the_fence_of_a_long_write_is_renewed(engines: list[Engine]) -> None:
-    read = read_of(engines[0], "orders")
-    fence = await engines[1].fence([ORDERS])
-    deadline = asyncio.get_running_loop().time() + 4 * DEADLINE_S
-    while asyncio.get_running_loop().time() < deadline:
-        assert await engines[0].obtain(read) == FENCED
-        await asyncio.sleep(0.02)
-    await fence.lift()
+async def test_the_fence_of_a_long_write_is_renewed() -> None:
+    async def trial() -> None:
+        node = Node()
+        reader, writer = [await engine_on(node, own=HASTY) for _ in range(2)]
+        read = read_of(reader, "orders")
+        fence = await writer.fence([ORDERS])
+        deadline = asyncio.get_running_loop().time() + 4 * SHORT_DEADLINE_S
+        while asyncio.get_running_loop().time() < deadline:
+            assert await reader.obtain(read) == FENCED
+            await asyncio.sleep(0.02)
+        await fence.lift()
+        await asyncio.gather(reader.close(), writer.close())
+
+    await on_time(trial)
 
 
 async def test_the_fence_of_a_write_that_has_just_begun_is_not_renewed(engine: Engine) -> None:
@@ -401,7 +420,7 @@ async def test_under_consistency_a_write_without_its_tags_is_refused(node: Node)
 async def test_under_consistency_an_ok_waits_for_its_bump(node: Node, engine: Engine) -> None:
     read = read_of(engine, "orders")
     await filled(engine, read, b"old")
-    writer = await engine_on(node, own=limits(refuse_writes=True, write_deadline_s=60))
+    writer = await engine_on(node, own=limits(refuse_writes=True))
     fence = await writer.fence([ORDERS])
     node.away = True
     lifting = asyncio.ensure_future(fence.lift())
@@ -415,7 +434,8 @@ async def test_under_consistency_an_ok_waits_for_its_bump(node: Node, engine: En
 
 
 async def test_under_consistency_an_ok_that_stays_unbumped_is_never_given(node: Node) -> None:
-    writer = await engine_on(node, own=limits(refuse_writes=True))
+    own = limits(refuse_writes=True, write_deadline_s=SHORT_DEADLINE_S)
+    writer = await engine_on(node, own=own)
     fence = await writer.fence([ORDERS])
     node.away = True
     with pytest.raises(CacheUnavailable):
@@ -427,7 +447,8 @@ async def test_under_consistency_an_unknown_outcome_is_made_up_for_after_an_outa
     node: Node,
 ) -> None:
     metrics = Metrics()
-    writer = await engine_on(node, metrics=metrics, own=limits(refuse_writes=True))
+    own = limits(refuse_writes=True, write_deadline_s=SHORT_DEADLINE_S)
+    writer = await engine_on(node, metrics=metrics, own=own)
     (await writer.fence([ORDERS])).abandon()
     node.away = True
 
@@ -435,7 +456,7 @@ async def test_under_consistency_an_unknown_outcome_is_made_up_for_after_an_outa
         return metrics.pending_bumps == bumps
 
     await eventually(lambda: owes(1))
-    await asyncio.sleep(1.5 * DEADLINE_S)  # longer than an OK would be withheld
+    await asyncio.sleep(1.5 * SHORT_DEADLINE_S)  # longer than an OK would be withheld
     node.away = False
     await eventually(lambda: owes(0))
     assert await writer._fences.close()  # nothing is left to be done
@@ -460,12 +481,13 @@ async def test_to_see_a_fence_costs_the_same_however_many_are_watched(engine: En
     assert many < 10 * few
 
 
+@lapse_soon
 async def test_what_was_seen_of_fences_is_not_remembered_for_ever(engine: Engine) -> None:
     """That they have ended is seen only by who looks at the same tag again."""
     lapses = engine._reach._lapses
     state = TagState(b"version.", {b"a fence.": b"its beat"})
     for each in range(10_000):
         lapses.saw(Tag("s", f"t{each}"), state)
-    await asyncio.sleep(DEADLINE_S)
+    await asyncio.sleep(SHORT_DEADLINE_S)
     lapses.saw(Tag("s", "t"), state)
     assert lapses._watched.keys() == {Tag("s", "t")}

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sqlcache.cache import shared_fences
+from sqlcache.cache import fences, shared_fences
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence
 from sqlcache.cache.marks import Logs, Marks
@@ -14,11 +14,12 @@ from sqlcache.errors import WriteRefused
 from sqlcache.memcache.health import Health
 from sqlcache.metrics import Metrics
 from tests.cache.engines import (
-    DEADLINE_S,
     KEYSPACE,
     LINES,
     ORDERS,
     SHOP,
+    SHORT_DEADLINE_S,
+    Counting,
     Node,
     answer_to,
     engine_on,
@@ -27,9 +28,24 @@ from tests.cache.engines import (
     lifted,
     limits,
     observed,
+    on_time,
     raised,
     read_of,
 )
+
+JUST_BEFORE_S = 20.0  # less than a mark counts for
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever pauses a busy machine makes, looks were just before, and no beat comes between."""
+    monkeypatch.setattr(shared_fences, "_JUST_BEFORE_S", JUST_BEFORE_S)
+    monkeypatch.setattr(fences, "_LONGEST_BEAT_S", 3_600)
+
+
+@pytest.fixture
+async def node() -> Counting:
+    return Counting()
 
 
 async def begun(engine: Engine, marks: Marks, count: int) -> list[Fence]:
@@ -68,37 +84,37 @@ async def test_the_last_one_names_the_commits_of_all(engine: Engine) -> None:
 
 
 async def test_who_comes_while_it_is_being_raised_waits_for_that(
-    node: Node, engine: Engine
+    node: Counting, engine: Engine
 ) -> None:
     await filled(engine, read_of(engine, "orders"), b"answer")
     marks = engine.marks([ORDERS], [SHOP])
-    before = node.requests
+    before = node.orders
     told = await asyncio.gather(*(raised(engine, marks) for _ in range(5)))
-    assert node.requests == before + 3
+    assert node.orders == before + 3
     assert [logs for _, logs in told] == [await observed(engine, [SHOP])] * 5
     await asyncio.gather(*(lifted(engine, fence, marks) for fence, _ in told))
 
 
-async def test_all_that_end_in_one_turn_ask_together(node: Node, engine: Engine) -> None:
+async def test_all_that_end_in_one_turn_ask_together(node: Counting, engine: Engine) -> None:
     await filled(engine, read_of(engine, "orders"), b"answer")
     marks = engine.marks([ORDERS], [SHOP])
     *ending, last = await begun(engine, marks, 5)
-    before = node.requests
+    before = node.orders
     logs = await asyncio.gather(*(lifted(engine, fence, marks) for fence in ending))
-    assert node.requests == before + 2
+    assert node.orders == before + 2
     assert logs == [await observed(engine, [SHOP])] * 4
     assert await engine.obtain(read_of(engine, "orders")) == FENCED
     assert await lifted(engine, last, marks) is not None
 
 
-async def test_all_that_end_last_lift_it_together(node: Node, engine: Engine) -> None:
+async def test_all_that_end_last_lift_it_together(node: Counting, engine: Engine) -> None:
     read = read_of(engine, "orders")
     await filled(engine, read, b"answer")
     marks = engine.marks([ORDERS], [SHOP])
     fences = await begun(engine, marks, 3)
-    before = node.requests
+    before = node.orders
     logs = await asyncio.gather(*(lifted(engine, fence, marks) for fence in fences))
-    assert node.requests == before + 3
+    assert node.orders == before + 3
     assert logs == [await observed(engine, [SHOP])] * 3
     assert await answer_to(engine, read) is None
 
@@ -232,7 +248,7 @@ async def test_one_under_which_definitions_may_have_changed_is_not_joined(
     (old,) = await begun(engines[1], marks, 1)
     definition = await engines[0].fence([SHOP])
     then = engines[1]._windows.clock()
-    monkeypatch.setattr(engines[1]._windows, "clock", lambda: then + 0.06)
+    monkeypatch.setattr(engines[1]._windows, "clock", lambda: then + JUST_BEFORE_S)
     new, logs = await raised(engines[1], marks)
     monkeypatch.undo()
     assert logs is not None
@@ -247,7 +263,7 @@ async def test_a_look_at_definitions_that_was_not_answered_is_none(
     marks = engine.marks([ORDERS], [SHOP])
     first, second = await begun(engine, marks, 2)
     then = engine._windows.clock()
-    monkeypatch.setattr(engine._windows, "clock", lambda: then + 0.06)
+    monkeypatch.setattr(engine._windows, "clock", lambda: then + JUST_BEFORE_S)
     node.away = True
     assert await lifted(engine, first, marks) is None
     node.away = False
@@ -316,23 +332,30 @@ async def test_where_one_wrote_none_of_its_tags_is_as_it_was(engines: list[Engin
     assert await answer_to(engines[0], read) is None
 
 
-async def test_a_write_whose_end_is_unknown_holds_it(engines: list[Engine]) -> None:
-    read = read_of(engines[0], "orders")
-    await filled(engines[0], read, b"answer")
-    marks = engines[1].marks([ORDERS], [SHOP])
-    first, second = await begun(engines[1], marks, 2)
-    first.abandon()
-    assert await lifted(engines[1], second, marks) is not None
-    assert await engines[0].obtain(read) == FENCED
-    await eventually_not(engines[0], read, FENCED)
-    assert await answer_to(engines[0], read) is None
+async def test_a_write_whose_end_is_unknown_holds_it() -> None:
+    async def trial() -> None:
+        node = Node()
+        reader = await engine_on(node)
+        writer = await engine_on(node, own=limits(write_deadline_s=SHORT_DEADLINE_S))
+        read = read_of(reader, "orders")
+        await filled(reader, read, b"answer")
+        marks = writer.marks([ORDERS], [SHOP])
+        first, second = await begun(writer, marks, 2)
+        first.abandon()
+        assert await lifted(writer, second, marks) is not None
+        assert await reader.obtain(read) == FENCED
+        await eventually_not(reader, read, FENCED)
+        assert await answer_to(reader, read) is None
+        await asyncio.gather(reader.close(), writer.close())
+
+    await on_time(trial)
 
 
 async def test_where_many_writes_follow_each_other_it_stays_for_a_moment(
     node: Node, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("_SOON_S", "_JUST_BEFORE_S", "_MOMENT_S"):  # whatever pauses a busy machine makes
-        monkeypatch.setattr(shared_fences, name, 1)
+    monkeypatch.setattr(shared_fences, "_SOON_S", 60)  # whatever pauses a busy machine makes
+    monkeypatch.setattr(shared_fences, "_MOMENT_S", 1)
     metrics = Metrics()
     writer = await engine_on(node, metrics=metrics)
     read = read_of(engine, "orders")
@@ -407,8 +430,7 @@ async def test_one_that_fails_keeps_no_other_from_being_told(
 
 async def test_of_many_writers_none_is_kept_waiting_and_the_log_stays_short(node: Node) -> None:
     metrics = Metrics()
-    patient = limits(write_deadline_s=30)  # on a machine that is busy with other things
-    engine = await engine_on(node, metrics=metrics, own=patient)
+    engine = await engine_on(node, metrics=metrics)
     read = read_of(engine, "orders")
     await filled(engine, read, b"answer")
     marks = engine.marks([ORDERS], [SHOP])
@@ -432,19 +454,25 @@ async def test_of_many_writers_none_is_kept_waiting_and_the_log_stays_short(node
     await engine.close()
 
 
-async def test_a_silence_of_the_node_is_no_lack_of_beats(
-    node: Node, engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_silence_of_the_node_is_no_lack_of_beats() -> None:
     """Nobody could renew his fence meanwhile: it does not lapse as soon as the node is back."""
-    read = read_of(engine, "orders")
-    dead = await engine_on(node)
-    await dead.fence([ORDERS])
-    await dead.close()
-    assert await engine.obtain(read) == FENCED
-    health = engine._cluster.health_of(node.name)
-    for _ in range(4):
-        await asyncio.sleep(DEADLINE_S / 2)
-        monkeypatch.setattr(health, "distrusted_at", asyncio.get_running_loop().time())
+
+    async def trial() -> None:
+        node = Node()
+        dead = await engine_on(node)
+        engine = await engine_on(node, own=limits(write_deadline_s=SHORT_DEADLINE_S))
+        read = read_of(engine, "orders")
+        await dead.fence([ORDERS])
+        await dead.close()
         assert await engine.obtain(read) == FENCED
-    monkeypatch.undo()
-    await eventually_not(engine, read, FENCED)
+        health = engine._cluster.health_of(node.name)
+        before = health.distrusted_at
+        for _ in range(4):
+            await asyncio.sleep(SHORT_DEADLINE_S / 2)
+            health.distrusted_at = asyncio.get_running_loop().time()
+            assert await engine.obtain(read) == FENCED
+        health.distrusted_at = before
+        await eventually_not(engine, read, FENCED)
+        await engine.close()
+
+    await on_time(trial)

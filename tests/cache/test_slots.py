@@ -130,7 +130,7 @@ async def test_in_a_log_that_is_new_a_write_forgets_all_that_is_told_apart(
     """Fences of others may have been lost with the one before."""
     monkeypatch.undo()
     metrics = Metrics()
-    engine = await engine_on(node, metrics=metrics, own=limits(write_deadline_s=60))
+    engine = await engine_on(node, metrics=metrics)
     await take_into_use(engine)
     other = pinned(engine, TWO)
     for known_for_s, leaves in ((0, False), (59, False), (61, True)):
@@ -149,7 +149,7 @@ async def test_writes_one_after_the_other_share_a_fence_and_forget_but_their_row
     """If nobody reads meanwhile, and all of them tell their rows."""
     for name in ("_SOON_S", "_JUST_BEFORE_S", "_MOMENT_S"):  # whatever pauses a busy machine makes
         monkeypatch.setattr(shared_fences, name, 1)
-    engine = await engine_on(node, own=limits(write_deadline_s=60))
+    engine = await engine_on(node)
     await take_into_use(engine)
     reads = [pinned(engine, bucket) for bucket in (ONE, TWO, THREE)]
     for read in reads:
@@ -176,7 +176,7 @@ async def test_one_that_leaves_by_itself_has_all_rows_forgotten(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others may end before it has told what it has touched."""
-    engine = await engine_on(node, own=limits(write_deadline_s=60))
+    engine = await engine_on(node)
     await take_into_use(engine)
     one = pinned(engine, ONE)
     await fill(engine, one)
@@ -209,7 +209,7 @@ async def test_one_that_leaves_by_itself_has_all_rows_forgotten(
 
 
 async def test_who_reads_between_has_writes_of_rows_cover_these_alone(node: Node) -> None:
-    engine = await engine_on(node, own=limits(write_deadline_s=60))
+    engine = await engine_on(node)
     await take_into_use(engine)
     other = pinned(engine, TWO)
     await fill(engine, other)
