@@ -54,10 +54,11 @@ async def test_an_answer_that_cannot_be_stored_frees_the_others_at_once(
 @pytest.mark.parametrize("soon", [False, True])
 @pytest.mark.parametrize("too_much", ["for an item", "for its parts", "in number"])
 async def test_what_memcached_does_not_take_is_waited_for_once(
-    tmp_path: Path, too_much: str, soon: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, too_much: str, soon: bool
 ) -> None:
     """By those who wait in other processes: else each of them would fill in vain, in turn."""
-    fills, size = 0, 40_000
+    monkeypatch.setattr("sqlcache.cache.leases._UNSTORABLE_TTL_S", 60)
+    fills, size, metrics = 0, 40_000, Metrics()
     most = {"for an item": 1_000_000, "for its parts": 30_000, "in number": 60}[too_much]
     if too_much == "in number":
         size = 60 * 65_535
@@ -69,7 +70,8 @@ async def test_what_memcached_does_not_take_is_waited_for_once(
             assert isinstance(got, Bypass)
             return got
         fills += 1
-        await asyncio.sleep(0.3)  # the others are waiting by then
+        if fills == 1:
+            await waiting(metrics, 5)
         if soon:
             got.fill_soon(entry_of(got, bytes(size)))
         else:
@@ -80,14 +82,15 @@ async def test_what_memcached_does_not_take_is_waited_for_once(
         tmp_path, options=("-I", "16k", "-o", "slab_chunk_max=8192")
     ) as memcached:
         nodes = [
-            NodeConnection("memory", memcached.host, memcached.port, timeout_s=2) for _ in range(6)
+            NodeConnection("memory", memcached.host, memcached.port, timeout_s=20) for _ in range(6)
         ]
         for node in nodes:
             await node.wait_connected(5)
-        own = limits(max_item_bytes=most)
-        engines = [await engine_on(node, own=own) for node in nodes]
+        own = limits(max_item_bytes=most, lease_wait_s=60)
+        engines = [await engine_on(node, metrics=metrics, own=own) for node in nodes]
         for engine in engines:
             await eventually_not(engine, read_of(engine, "lines"), DISTRUSTED)
+        metrics.lease_waits = 0
         assert await asyncio.gather(*map(wants, engines)) == [NOT_STORABLE] * 6
         assert fills <= 2, "one may have come just before the others were told"
         read = read_of(engines[-1], "orders", text=b"SELECT short")
