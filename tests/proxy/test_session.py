@@ -230,6 +230,7 @@ def test_where_a_fill_is_killed_one_of_those_who_wait_takes_over(
         mariadb.sql(f"KILL QUERY {running(mariadb, text)[0]}")
         assert isinstance(killed.exception(20), pymysql.MySQLError)
         wait_until(lambda: relay.metrics()["sqlcache_lease_waits_total"] >= 5, 20, "who waits on")
+        wait_until(lambda: len(running(mariadb, text)) == 1, 20, "the fill that took over alone")
         assert len(running(mariadb, text)) == 1
         run(locked, "UNLOCK TABLES")
         assert [each.result(20) for each in others] == [((0,),)] * 3
