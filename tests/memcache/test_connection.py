@@ -191,9 +191,11 @@ async def test_how_long_a_write_takes_to_be_answered_is_counted(
         await node.request(META_NOOP, 1)
         assert sum(took.counts) == before + 2
         memcached.freeze()
+        slept, sent = took.sum_s, node.bytes_out
+        asked = asyncio.ensure_future(node.request(META_NOOP, 1))
+        await until(lambda: node.bytes_out > sent)
         asyncio.get_running_loop().call_later(0.3, memcached.thaw)
-        slept = took.sum_s
-        await node.request(META_NOOP, 1)
+        await asked
         assert 0.25 < took.sum_s - slept < 20
 
 
