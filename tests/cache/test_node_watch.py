@@ -291,6 +291,7 @@ async def test_a_node_that_lost_its_memory_is_noticed_by_the_next_read(
     assert metrics.node_outages >= 1
 
 
+@trust_on
 async def test_a_memento_that_was_evicted_is_put_back(
     node: Node, engine: Engine, metrics: Metrics
 ) -> None:
@@ -387,12 +388,13 @@ async def test_a_node_that_was_away_at_the_start_comes_back_into_quarantine() ->
 
 
 class TestWhatMySQLsLogTells:
+    @trust_on
     async def test_a_process_that_starts_waits_until_it_is_proven(
         self, node: Node, engine: Engine
     ) -> None:
         await filled(engine, read_of(engine, "orders"), b"answer")
         prover = Prover(Verdict.NOT_YET)
-        joined = await engine_on(node, prover=prover)
+        joined = await engine_trusting(node, prover=prover)
         read = read_of(joined, "orders")
         assert await joined.obtain(read) == DISTRUSTED
         assert await joined.obtain(read) == DISTRUSTED
@@ -402,6 +404,7 @@ class TestWhatMySQLsLogTells:
         assert prover.asked == [False]
         await joined.close()
 
+    @trust_on
     @pytest.mark.parametrize(
         ("says", "answer"), [(Verdict.WITHOUT, b"answer"), (Verdict.NEVER, None)]
     )
@@ -409,7 +412,7 @@ class TestWhatMySQLsLogTells:
         self, node: Node, engine: Engine, says: Verdict, answer: bytes | None
     ) -> None:
         await filled(engine, read_of(engine, "orders"), b"answer")
-        joined = await engine_on(node, prover=Prover(says))
+        joined = await engine_trusting(node, prover=Prover(says))
         read = read_of(joined, "orders")
         await eventually_not(joined, read, DISTRUSTED)
         assert await answer_to(joined, read) == answer
@@ -464,6 +467,7 @@ async def test_time_in_which_the_machine_was_suspended_is_silence(node: Node) ->
         await engine.close()
 
 
+@trust_on
 async def test_hits_do_not_look_each_time_how_long_the_machine_was_suspended(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -506,6 +510,7 @@ async def test_who_began_while_a_node_was_away_wrote_and_died_leaves_no_stale_an
             engines = [await engine_on(node) for node in (one, two)]
             reads = [read_of(engine, "orders") for engine in engines]
             await filled(engines[0], reads[0], b"from before the write")
+            await eventually_not(engines[1], reads[1], DISTRUSTED, UNREACHABLE)
             assert await answer_to(engines[1], reads[1]) == b"from before the write"
             memcached.freeze()
             stranger = await engine_on(node_of(memcached))
@@ -548,6 +553,7 @@ async def test_when_the_first_memcached_is_back_at_its_address_what_it_remembers
             engines = [await engine_on(node) for node in (one, two)]
             reads = [read_of(engine, "orders") for engine in engines]
             await filled(engines[0], reads[0], b"from before the write")
+            await eventually_not(engines[1], reads[1], DISTRUSTED, UNREACHABLE)
             assert await answer_to(engines[1], reads[1]) == b"from before the write"
             await lead_to(other, one, two)
             for engine, read in zip(engines, reads, strict=True):
