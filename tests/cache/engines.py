@@ -74,6 +74,11 @@ class _Trusting(Health):
 
     __slots__ = ()
 
+    @property
+    def unnoticed_s(self) -> float:
+        """Who joins others gives them as long to say that they watch the node."""
+        return super().unnoticed_s if self._greeted else _UNNOTICED_S
+
     def heard(self, asked_at: float, now: float) -> None:
         if now - self._alive_at <= _UNNOTICED_S:
             self._alive_at = max(self._alive_at, now - self._gap_s)
