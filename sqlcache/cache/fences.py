@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 _FIRST_LOOK_S = 0.05  # for the end of a write whose connection was lost; then less and less often
 _LONGEST_LOOK_S = 1.0
 _LONGEST_BEAT_S = 1.0  # well below a quarantine: a node that lost a fence gets it back soon
+_RENEWED_AT_ONCE = 64
 _YOUNG = 0.1  # of that: a write that ends amid a beat has more to do, and most are over by then
 
 
@@ -363,24 +364,31 @@ class Fences:
         pause_s = min(self._deadline_s / 3, _LONGEST_BEAT_S)
         while True:
             await asyncio.sleep(pause_s)
-            await self._beat(_YOUNG * pause_s)
+            try:
+                await self._beat(_YOUNG * pause_s)
+            except Exception:  # others lapse if none is renewed any more
+                log.exception("a fence was not renewed")
 
     async def _beat(self, young_s: float = 0.0) -> None:
-        """Renews the fences that were marked longer ago than that."""
-        for fence in list(self._standing):
-            now = self.now()
-            if now - fence.marked_at < young_s:
-                continue
-            if fence in self._standing:  # still: an ended fence must not be put up again
-                tags = fence.tags
-                fence.unheard += 1
-                told = await self._reach.append(tags, fence.marking)
-                if not told.unreached:
-                    fence.marked_at = now
-                    fence.unheard -= 1
-                if any(self._is_raised_anew(fence, log) for log in told.logs.values()):
-                    fence.over_at = self._windows.all_over_at()
-                self._marked(fence, tags.difference(told.unreached))
+        """Renews the fences that were marked longer ago than that: many at once, for one after the
+        other they may be too many to be renewed in time."""
+        now = self.now()
+        due = [fence for fence in self._standing if now - fence.marked_at >= young_s]
+        for at in range(0, len(due), _RENEWED_AT_ONCE):
+            await asyncio.gather(*map(self._renew_one, due[at : at + _RENEWED_AT_ONCE]))
+
+    async def _renew_one(self, fence: Fence) -> None:
+        if fence not in self._standing:  # an ended fence must not be put up again
+            return
+        now, tags = self.now(), fence.tags
+        fence.unheard += 1
+        told = await self._reach.append(tags, fence.marking)
+        if not told.unreached:
+            fence.marked_at = now
+            fence.unheard -= 1
+        if any(self._is_raised_anew(fence, log) for log in told.logs.values()):
+            fence.over_at = self._windows.all_over_at()
+        self._marked(fence, tags.difference(told.unreached))
 
     def _is_raised_anew(self, fence: Fence, log: bytes) -> bool:
         """Whether the mark that was just made found none from before: the log had been lost."""

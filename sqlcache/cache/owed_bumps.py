@@ -48,7 +48,10 @@ class OwedBumps:
         while True:
             await asyncio.sleep(RETRY_S)
             if self._owed:
-                await self.flush()
+                try:
+                    await self.flush()
+                except Exception:  # no other is tried again else
+                    log.exception("a pending bump was not made")
 
     async def flush(self) -> None:
         """Tries once to make each."""

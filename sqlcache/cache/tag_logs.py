@@ -1,6 +1,7 @@
 """Tags' logs in memcached: appended to, read, and made shorter. See `tags` for what they say."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import replace
@@ -34,6 +35,8 @@ from sqlcache.memcache.protocol import (
     meta_get,
     meta_set,
 )
+
+log = logging.getLogger(__name__)
 
 _MOST_KNOWN = 10_000  # tags whose logs' lengths are kept
 _LAPSE_TRIES = 20  # for which this process's own writers wait
@@ -205,7 +208,10 @@ class TagLogs:
         self._compacting.difference_update(tags)
         held, self._held = self._held, []
         for waiting, append in held:
-            self.when_free(waiting, append)
+            try:
+                self.when_free(waiting, append)
+            except Exception:  # the others wait still
+                log.exception("a writer failed")
 
     def _is_long(self, tag: Tag, log: bytes) -> bool:
         """Whether a log is worth compacting: it is that much longer than it was made."""

@@ -2,12 +2,15 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.outcomes import DISTRUSTED, FENCED, UNREACHABLE, UNREPORTED
+from sqlcache.cache.reach import Reach
 from sqlcache.cache.tag_logs import fresh_id
 from sqlcache.cache.tags import ROOT, Tag, TagState, fence_record
 from sqlcache.cache.windows import boot_clock
@@ -320,6 +323,83 @@ async def test_the_fence_of_a_write_that_has_just_begun_is_not_renewed(engine: E
         await engine._fences._beat(young_s=20)
         assert (fence.marked_at > marked_at) is is_renewed
     await fence.undo()
+
+
+class Holding(Node):
+    """Answers nothing while it `holds`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holds = False
+        self.held: list[Callable[[], None]] = []
+
+    def submit(self, payload: bytes, count: int, done: Done) -> None:
+        answer = partial(super().submit, payload, count, done)
+        if self.holds and KEYSPACE.tag("shop", "orders") in payload:
+            self.held.append(answer)
+        else:
+            answer()
+
+
+async def test_many_fences_are_renewed_at_once() -> None:
+    """One after the other they would take longer than they stand, where memcached is far away."""
+    node = Holding()
+    engine = await engine_on(node, own=limits(write_deadline_s=60))
+    fences = await asyncio.gather(*(engine.fence([ORDERS]) for _ in range(200)))
+    marked_at = engine._fences.now()
+    node.holds = True
+    beat = asyncio.create_task(engine._fences._beat())
+
+    async def many_wait() -> bool:
+        return len(node.held) > 50
+
+    await eventually(many_wait)
+    node.holds = False
+    for answer in node.held:
+        answer()
+    await beat
+    assert all(fence.marked_at >= marked_at for fence in fences)
+    await asyncio.gather(*(fence.undo() for fence in fences))
+    await engine.close()
+
+
+async def test_a_fault_amid_a_beat_ends_no_other(
+    engine: Engine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fence = await engine.fence([ORDERS])
+    with monkeypatch.context() as patch:
+        patch.setattr(Reach, "append", None)
+        await eventually(told_of(caplog, "a fence was not renewed"))
+    marked_at = fence.marked_at
+
+    async def is_renewed() -> bool:
+        return fence.marked_at > marked_at
+
+    await eventually(is_renewed)
+    await fence.undo()
+
+
+async def test_a_fault_amid_a_bump_ends_no_other(
+    engine: Engine, node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.away = True
+    await engine.bump([ORDERS])
+    node.away = False
+    with monkeypatch.context() as patch:
+        patch.setattr(Reach, "append", None)
+        await eventually(told_of(caplog, "a pending bump was not made"))
+
+    async def is_made() -> bool:
+        return not engine._fences.owed.tags
+
+    await eventually(is_made)
+
+
+def told_of(caplog: pytest.LogCaptureFixture, line: str) -> Callable[[], Awaitable[bool]]:
+    async def is_told() -> bool:
+        return line in caplog.text
+
+    return is_told
 
 
 async def test_a_bump_that_could_not_be_made_is_made_later(node: Node, engine: Engine) -> None:
