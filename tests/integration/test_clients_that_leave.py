@@ -57,14 +57,24 @@ def test_its_write_is_made_amid_what_is_to_be_run_before_that(
     wait_until(lambda: (102,) in upstream.sql(f"SELECT a FROM {schema}.t"), 30, "the write")
 
 
+@pytest.mark.parametrize("write", ["INSERT INTO t VALUES (1)", "SELECT b FROM v"])
 def test_its_write_is_made_amid_the_reading_of_its_tables(
-    upstream: PrivateSqlServer, middleman: Middleman, relay: PrivateSqlcache, schema: str
+    upstream: PrivateSqlServer,
+    middleman: Middleman,
+    relay: PrivateSqlcache,
+    schema: str,
+    write: str,
 ) -> None:
     with logged_in(upstream, relay, schema) as client:
         client.sql("SELECT 1")
-        upstream.sql(f"CREATE TABLE {schema}.t (a INT)")
+        upstream.sql(
+            "CREATE TABLE t (a INT); CREATE FUNCTION writes() RETURNS INT DETERMINISTIC"
+            " MODIFIES SQL DATA BEGIN INSERT INTO t VALUES (1); RETURN 1; END;"
+            " CREATE VIEW v AS SELECT writes() AS b",
+            schema,
+        )
         trap = middleman.set_trap(schema.encode(), Fault.HOLD)
-        client.query("INSERT INTO t VALUES (1)")
+        client.query(write)
         assert trap.sprung.wait(30)
         client.reset()
     heard_of_by(relay)

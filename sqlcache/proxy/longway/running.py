@@ -70,6 +70,8 @@ class Running:
         """Runs a command upstream and relays its response, with the tags of its writes bumped
         before the client hears of it. `read`: it is this read, and opens a snapshot."""
         with self._unsent.of(meaning):
+            if meaning.writes:  # of a view that was another one when it came, say
+                await self._relay.upstream.settle()
             if (refused := self._handles.refused(command.data)) is not None:
                 error = await self._prepare_again(command, refused)
                 if error is not None:
@@ -96,8 +98,8 @@ class Running:
             if text is not None and may_end_logging(text):
                 await self._engine.note_unlogged()
             meaning = await self._writes.raise_fence(meaning, self._standing.state)
-        self._last.sent_at = perf_counter()
-        await self._relay.finish(last)
+            self._last.sent_at = perf_counter()
+            await self._relay.finish(last)
         opens = None if read is None else (read, asked_at)
         return await self._answers.relay(command, meaning, kept, opens, rows)
 

@@ -44,4 +44,5 @@ class Unsent:
 
 def only_reads(meaning: Meaning) -> bool:
     """Whether a command's answer is all that comes of it."""
-    return bool(meaning.statements) and all(each.cacheable for each in meaning.statements)
+    reads = bool(meaning.statements) and all(each.cacheable for each in meaning.statements)
+    return reads and not meaning.writes  # which a view may, by what it calls
