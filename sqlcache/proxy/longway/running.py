@@ -70,8 +70,8 @@ class Running:
         """Runs a command upstream and relays its response, with the tags of its writes bumped
         before the client hears of it. `read`: it is this read, and opens a snapshot."""
         with self._unsent.of(meaning):
-            if meaning.writes:  # of a view that was another one when it came, say
-                await self._relay.upstream.settle()
+            if meaning.writes and self._relay.upstream.unsettled:
+                await self._relay.upstream.settle()  # it was a read as it came, and its view is new
             if (refused := self._handles.refused(command.data)) is not None:
                 error = await self._prepare_again(command, refused)
                 if error is not None:
