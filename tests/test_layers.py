@@ -83,6 +83,7 @@ LAYERS = {
     "sqlcache.admin": Layer.DOORS,
     "sqlcache.binlog": Layer.DOORS,
     "sqlcache.binlog.events": Layer.CORE,
+    "sqlcache.binlog.session_settings": Layer.CORE,
     "sqlcache.binlog.transactions": Layer.CORE,
 }
 DOORS = {"sqlcache.proxy", "sqlcache.admin", "sqlcache.binlog"}

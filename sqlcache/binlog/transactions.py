@@ -30,7 +30,7 @@ from sqlcache.binlog.events import (
     Event,
     Kind,
 )
-from sqlcache.binlog.settings import settings
+from sqlcache.binlog.session_settings import settings
 from sqlcache.errors import ProtocolError, SqlSyntaxError
 from sqlcache.mysql.packets import read_lenenc
 from sqlcache.sql.charset import UTF8, of_collation, to_utf8
