@@ -476,7 +476,7 @@ _READ_BY: Final[dict[int, Callable[[Transactions, Event], Change | None]]] = {
 
 
 def _may_define(statement: Logged) -> bool:
-    return not _DEFINES_NOTHING.match(statement.text)
+    return not _DEFINES_NOTHING.match(statement.shape or statement.text)
 
 
 def _inflated(packed: bytes) -> bytes:

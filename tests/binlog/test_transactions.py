@@ -102,6 +102,9 @@ def test_statements_of_one_shape_are_told_once() -> None:
     inserts = [query(f"INSERT INTO t VALUES ({number})") for number in range(2_000)]
     (told,) = changes(query("BEGIN"), *inserts, xid())
     assert texts(told) == [b"INSERT INTO t VALUES (0)"]
+    commented = [query(f"/* request {number} */ DELETE FROM t") for number in range(2_000)]
+    (told,) = changes(query("BEGIN"), *commented, xid())
+    assert texts(told) == [b"/* request 0 */ DELETE FROM t"]
 
 
 @pytest.mark.parametrize(
