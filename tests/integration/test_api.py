@@ -326,9 +326,14 @@ def test_nodes_tell_their_own_figures_and_who_is_without_them(
         proxy__workers=processes,
     )
     url = f"http://127.0.0.1:{served.admin_port}/api/nodes"
-    (node,) = web.get(url).json()["items"]
-    assert node["node"] == memcached.address
-    assert (node["away"], node["limit_maxbytes"]) == (0, 64 << 20)
+
+    def is_there() -> bool:
+        """Where it has answered in time to what it was asked."""
+        (node,) = web.get(url).json()["items"]
+        assert node["node"] == memcached.address
+        return (node["away"], node.get("limit_maxbytes")) == (0, 64 << 20)
+
+    wait_until(is_there, 30, "the node's figures")
     memcached.kill()
 
     def is_away() -> bool:

@@ -193,8 +193,8 @@ def test_a_compressed_transaction_stalls_nobody(
         assert looks > 0
         return looks - short
 
-    # The machine may keep the process from its core during one or two; the code stalls in each.
-    assert any(late_looks() == 0 for _ in range(3))
+    # The machine may keep the process from its core during some; the code would stall in each.
+    assert any(late_looks() == 0 for _ in range(8))
 
 
 def test_a_commit_that_takes_long_is_seen_beside_one_of_which_the_server_does_not_say(

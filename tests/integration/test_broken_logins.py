@@ -20,6 +20,7 @@ from tests.servers import MySQLMissing, PrivateMySQL
 MAX_CONNECT_ERRORS = 10
 OPTIONS = (
     "--bind-address=0.0.0.0",
+    "--connect-timeout=30",  # sqlcache is to be the one that ends a silent login
     f"--max-connect-errors={MAX_CONNECT_ERRORS}",
     "--performance-schema=ON",
 )
@@ -63,7 +64,12 @@ def relay(server: PrivateSqlServer, proxy: ProxyFactory) -> PrivateSqlcache:
         "FLUSH HOSTS" if server.name == "mariadbd" else "TRUNCATE performance_schema.host_cache"
     )
     url = server.service_url.replace(server.host, own_address())
-    return proxy(SimpleNamespace(service_url=url), "memory", upstream__catalog_refresh_s=3600)
+    return proxy(
+        SimpleNamespace(service_url=url),
+        "memory",
+        upstream__catalog_refresh_s=3600,
+        proxy__login_timeout_s=60,
+    )
 
 
 def errors(server: PrivateSqlServer) -> int:

@@ -648,7 +648,7 @@ def test_a_query_can_be_killed(relay: PrivateSqlcache, account: dict[str, str]) 
         running = f"SELECT state FROM information_schema.processlist WHERE id = {number}"
         wait_until(lambda: _everything(killer, running)[0][0] == ("User sleep",), 20, "the query")
         killer.cursor().execute(f"KILL QUERY {number}")
-        thread.join(10)
+        thread.join(30)
         assert outcome in ([1317], [((1,),)])
         assert _everything(victim, "SELECT 7")[0] == ((7,),)
         killer.kill(number)
@@ -827,7 +827,7 @@ def test_killing_memcached_under_load_causes_no_error_and_caching_resumes(
     proxy: ProxyFactory,
     sysbench_account: dict[str, str],
 ) -> None:
-    relay = proxy(upstream, memcached, memcached__outage_s=2)
+    relay = proxy(upstream, memcached, memcached__outage_s=6)
     sysbench = Sysbench(relay, sysbench_account)
     ended = threading.Event()
 
@@ -846,11 +846,11 @@ def test_killing_memcached_under_load_causes_no_error_and_caching_resumes(
     with ThreadPoolExecutor(1) as thread:
         running = thread.submit(load)
         try:
-            wait_until(grows("sqlcache_hits_total"), 30, "hits")
+            wait_until(grows("sqlcache_hits_total"), 120, "hits")
             memcached.kill()
-            wait_until(grows("sqlcache_statements_relayed_total"), 30, "reads without memcached")
+            wait_until(grows("sqlcache_statements_relayed_total"), 60, "reads without memcached")
             memcached.restart()
-            wait_until(grows("sqlcache_hits_total"), 30, "hits again")
+            wait_until(grows("sqlcache_hits_total"), 120, "hits again")
         finally:
             ended.set()
         assert all(re.search(r"ignored errors: +0 ", said) for said in running.result())

@@ -188,7 +188,11 @@ def test_check_config_asks_mysql_and_memcached_only_where_it_is_told_to(
     blind: Any,
     memcached: PrivateMemcached,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    patience = "SQLCACHE_MEMCACHED__CONNECT_TIMEOUT_S"
+    monkeypatch.setenv(patience, "20")
+
     def checked(url: str, *flags: str) -> tuple[int, str]:
         told = ["--upstream", url, "--memcached", memcached.address, *flags]
         code = main(["check-config", *told])
@@ -205,6 +209,7 @@ def test_check_config_asks_mysql_and_memcached_only_where_it_is_told_to(
     assert "around sqlcache is not seen: the account of upstream.url may not read the log" in said
     assert "around sqlcache" not in checked(blind.service_url, "--connect", "--binlog", "off")[1]
     memcached.kill()
+    monkeypatch.delenv(patience)
     wrong = blind.service_url.replace(":p@", ":wrong@")
     assert checked(wrong)[0] == 0
     code, said = checked(wrong, "--connect")

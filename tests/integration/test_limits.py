@@ -376,7 +376,7 @@ def test_a_client_that_has_statements_served_is_not_idle(
                     return False
                 longest_s = max(longest_s, time.monotonic() - last)
                 last = time.monotonic()
-                time.sleep(IDLE_S / 4)
+                time.sleep(IDLE_S / 16)
             waits.result()
             if longest_s >= IDLE_S / 2:
                 return False
@@ -385,7 +385,7 @@ def test_a_client_that_has_statements_served_is_not_idle(
             wait_until(lambda: reached(relay, "idle_timeout_s") == every, 30, "their end")
             return True
 
-    assert any(are_served() for _ in range(3)), "they paused each time"
+    assert any(are_served() for _ in range(6)), "they paused each time"
 
 
 def test_nor_is_one_that_takes_its_time_to_read_an_answer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 import subprocess
@@ -26,6 +27,14 @@ from tests.integration.test_warm_start import (
 __all__ = ["fleet_on", "moody", "own_server"]
 
 
+# So that a busy machine is not taken for a node that is away.
+PATIENTLY = {
+    "SQLCACHE_MEMCACHED__TIMEOUT_S": "5",
+    "SQLCACHE_MEMCACHED__CONNECT_TIMEOUT_S": "20",
+    "SQLCACHE_MEMCACHED__OUTAGE_S": "8",
+}
+
+
 @pytest.fixture
 def empty(tmp_path: Path) -> Iterator[PrivateMemcached]:
     """Another memcached."""
@@ -44,6 +53,7 @@ def run(
         text=True,
         check=False,
         cwd=file.parent,
+        env={**os.environ, **PATIENTLY},
     )
     assert "Traceback" not in done.stderr
     assert done.returncode == (2 if done.stderr else 0)
