@@ -364,10 +364,7 @@ class Fences:
         pause_s = min(self._deadline_s / 3, _LONGEST_BEAT_S)
         while True:
             await asyncio.sleep(pause_s)
-            try:
-                await self._beat(_YOUNG * pause_s)
-            except Exception:  # others lapse if none is renewed any more
-                log.exception("a fence was not renewed")
+            await self._beat(_YOUNG * pause_s)
 
     async def _beat(self, young_s: float = 0.0) -> None:
         """Renews the fences that were marked longer ago than that: many at once, for one after the
@@ -382,7 +379,11 @@ class Fences:
             return
         now, tags = self.now(), fence.tags
         fence.unheard += 1
-        told = await self._reach.append(tags, fence.marking)
+        try:
+            told = await self._reach.append(tags, fence.marking)
+        except Exception:  # the others are to be renewed all the same
+            log.exception("a fence was not renewed")
+            return
         if not told.unreached:
             fence.marked_at = now
             fence.unheard -= 1

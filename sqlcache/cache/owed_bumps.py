@@ -48,17 +48,18 @@ class OwedBumps:
         while True:
             await asyncio.sleep(RETRY_S)
             if self._owed:
-                try:
-                    await self.flush()
-                except Exception:  # no other is tried again else
-                    log.exception("a pending bump was not made")
+                await self.flush()
 
     async def flush(self) -> None:
         """Tries once to make each."""
         for tag in list(self._owed):
             fences = set(self._owed[tag])
             owed = b"".join(map(undo_record, fences)) + version_record(fresh_id())
-            told = await self._reach.append([tag], _always(owed))
+            try:
+                told = await self._reach.append([tag], _always(owed))
+            except Exception:  # the others are to be made all the same
+                log.exception("a pending bump was not made")
+                continue
             if not told.unreached and self._owed.get(tag) == fences:
                 del self._owed[tag]
                 self._count([tag])

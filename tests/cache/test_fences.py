@@ -344,7 +344,7 @@ class Holding(Node):
 async def test_many_fences_are_renewed_at_once() -> None:
     """One after the other they would take longer than they stand, where memcached is far away."""
     node = Holding()
-    engine = await engine_on(node, own=limits(write_deadline_s=60))
+    engine = await engine_on(node)
     fences = await asyncio.gather(*(engine.fence([ORDERS]) for _ in range(200)))
     marked_at = engine._fences.now()
     node.holds = True
