@@ -23,11 +23,10 @@ from tests.servers import PATIENT
 UPDATE = "UPDATE planned_once.t SET a = {}"
 POINT = "SELECT a FROM planned_once.t WHERE a = {}"
 PLANNED = "sqlcache_statements_planned_total"
+RELAYED = "sqlcache_statements_relayed_total"  # by their plans or the long way
 EOF_BYTES = 5
 FENCES = "sqlcache_fences_total"
 SHARED = "sqlcache_fences_shared_total"
-RELAYED = "sqlcache_statements_relayed_total"
-SERVED = {RELAYED: 1, PLANNED: -1}  # the others on the long way
 MAKE = "CREATE TABLE t (a INT PRIMARY KEY, v VARCHAR(20)); INSERT INTO t VALUES (1, 'x'), (2, 'y')"
 
 
