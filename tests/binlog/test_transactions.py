@@ -22,7 +22,7 @@ from tests.binlog.logs import (
     table,
     xid,
 )
-from tests.sql.test_cost import grows_linearly
+from tests.costs import grows_linearly
 
 
 def changes(

@@ -1,7 +1,6 @@
 """Writes: what is marked, bumped, renewed, lapsed, refused and made up for."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -36,6 +35,7 @@ from tests.cache.engines import (
     read_of,
     until_silent,
 )
+from tests.costs import TRIES, cost_s
 
 lapse_soon = pytest.mark.parametrize("deadline_s", [SHORT_DEADLINE_S])
 HASTY = limits(write_deadline_s=SHORT_DEADLINE_S)
@@ -549,16 +549,13 @@ async def test_to_see_a_fence_costs_the_same_however_many_are_watched(engine: En
     state = TagState(b"version.", {b"a fence.": b"its beat"})
     tags = [Tag("s", f"t{each}") for each in range(12_000)]
 
-    def cost(seen: list[Tag]) -> float:
-        began = time.perf_counter()
+    def see(seen: list[Tag]) -> None:
         for tag in seen:
             lapses.saw(tag, state)
-        return time.perf_counter() - began
 
-    few = min(cost(tags[each : each + 100]) for each in range(0, 500, 100))
-    cost(tags)
-    many = min(cost(tags[-100:]) for _ in range(5))
-    assert many < 10 * few
+    few = min(cost_s(partial(see, tags[each : each + 100])) for each in range(0, 2_000, 100))
+    see(tags)
+    assert min(cost_s(partial(see, tags[-100:])) for _ in range(TRIES)) < 10 * few
 
 
 @lapse_soon

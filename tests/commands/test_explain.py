@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from sqlcache.settings_sources import from_arguments
 from sqlcache.sql.lexer import lex
 from sqlcache.sql.pieces import Dialect
 from tests.conftest import ProxyFactory
+from tests.costs import cost_s
 
 
 @pytest.fixture(scope="module")
@@ -241,12 +243,12 @@ async def test_a_long_text_is_explained_while_others_are_served(mariadb: Private
     columns = ",".join(["a"] * 8_000)
     try:
         for text in (f"SELECT '?',{columns} FROM t", "SET " + ",".join(["@a=1"] * 3_000)):
-            began = time.thread_time()
-            lex(text.encode(), Dialect())
-            once = time.thread_time() - began
-            began = time.thread_time()
-            assert isinstance(await app.operations.explain(text, "shop", "app"), list)
-            assert time.thread_time() - began < once
+            took = []
+            for _ in range(5):
+                began = time.thread_time()
+                assert isinstance(await app.operations.explain(text, "shop", "app"), list)
+                took.append(time.thread_time() - began)
+            assert min(took) < min(cost_s(partial(lex, text.encode(), Dialect())) for _ in took)
         said = await app.operations.explain("SELECT 1;" * (MOST_STATEMENTS + 1), "shop", "app")
         assert isinstance(said, Refused)
         assert said.sentence == f"expected at most {MOST_STATEMENTS} statements in one text"

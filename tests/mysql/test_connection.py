@@ -18,7 +18,7 @@ from sqlcache.mysql.packets import packet
 from sqlcache.mysql.scan import with_number
 from sqlcache.mysql.transport import SocketTransport
 from tests.certificates import self_signed
-from tests.sql.test_cost import MANY_BYTES, cost_s
+from tests.costs import costs_at_most
 
 LONG = b"x" * 16_000_000  # more than the kernel takes
 OK = b"\x07\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00"
@@ -186,11 +186,8 @@ def is_taken_while_more_comes(data: bytes) -> None:
 
 @pytest.mark.parametrize("way", [comes_in_pieces, is_taken_in_pieces, is_taken_while_more_comes])
 def test_what_a_byte_costs_does_not_grow_with_how_many_wait(way: Callable[[bytes], None]) -> None:
-    def cost(size: int) -> float:
-        data = bytes(size)
-        return min(cost_s(lambda: way(data)) for _ in range(2))
-
-    assert any(cost(4 * MANY_BYTES) < 8 * cost(MANY_BYTES) for _ in range(3))
+    some, more = bytes(100_000), bytes(400_000)
+    assert costs_at_most(8, lambda: way(more), lambda: way(some))
 
 
 class Wire(SocketTransport):

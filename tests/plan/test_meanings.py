@@ -23,6 +23,7 @@ from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.policy import NOTHING_SAID, Terms
 from sqlcache.sql.routines import NONE_DECLARED, Declared, Routine
 from sqlcache.sql.statement import Statement
+from tests.costs import TRIES, a_moment, costs_at_most
 from tests.proxy.fill_memory import TABLES, planner_and_session
 
 
@@ -135,7 +136,12 @@ async def test_others_do_not_wait_for_all_of_a_long_text(text: bytes) -> None:
                 last = process_time()
             return longest / (last - began)
 
-    assert min([await longest_share() for _ in range(5)]) < 0.15
+    least = 1.0
+    for _ in range(TRIES):
+        least = min(least, await longest_share())
+        if least < 0.15:
+            return
+    raise AssertionError(least)
 
 
 async def test_a_text_read_ahead_means_what_it_does_read_at_once() -> None:
@@ -373,10 +379,10 @@ async def test_a_redefinition_costs_each_execution_what_concerns_its_own_stateme
 
 async def test_the_head_of_a_text_that_goes_on_is_all_that_is_read_of_it() -> None:
     async with planner_and_session() as (planner, state):
-        began = process_time()
-        (statement,) = planner.reader.head(b"INSERT INTO t1 VALUES (" + b"1," * 2_000_000, state)
-        assert process_time() - began < 0.5
+        head = b"INSERT INTO t1 VALUES (" + b"1," * 2_000_000
+        (statement,) = planner.reader.head(head, state)
         assert statement.writes == {TableRef(None, "t1")}
+        assert costs_at_most(200, lambda: planner.reader.head(head, state), a_moment)
 
 
 async def test_sessions_unlike_all_others_make_nobody_plan_anew() -> None:

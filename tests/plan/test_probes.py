@@ -5,7 +5,6 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from itertools import combinations
-from time import process_time
 
 import pytest
 
@@ -40,6 +39,7 @@ from sqlcache.sql.lexer import lex, literals_apart
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.pins import pins
+from tests.costs import a_moment, costs_at_most
 
 T = TableName("s", "t")
 SERVER = Server(flavour="mysql", version=(9, 7, 0), lower_case_table_names=0)
@@ -392,13 +392,9 @@ def test_what_rows_may_be_together_costs_little_to_be_told() -> None:
     probe = Probe(T, asked, {ID: (b"1",)}, before=True, most=MOST_BUCKETS)
     same = [(b"9",) * len(columns)] * MOST_ROWS
     others = [(b"%d" % value,) * len(columns) for value in range(10, 10 + MOST_ROWS)]
-    took = []
-    for rows, slots in ((same, 1), (others, 0)) * 5:
-        began = process_time()
-        assert len(probe.touches(rows)) == slots
-        took.append(process_time() - began)
-    assert min(took[::2]) < 0.01
-    assert min(took[1::2]) < 0.01
+    assert (len(probe.touches(same)), len(probe.touches(others))) == (1, 0)
+    assert costs_at_most(9, lambda: probe.touches(same), a_moment)
+    assert costs_at_most(9, lambda: probe.touches(others), a_moment)
 
 
 def test_of_a_key_of_which_rows_may_have_too_much_anything_may_be_touched() -> None:

@@ -31,7 +31,7 @@ from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.pins import pins
 from sqlcache.sql.pins.found import Value
-from tests.sql.test_cost import grows_linearly
+from tests.costs import grows_linearly
 
 SERVER = Server(flavour="mysql", version=(9, 7, 0), lower_case_table_names=0)
 OWN = {"t": "p", "u": "q", "w": "r"}

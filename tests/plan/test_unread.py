@@ -1,10 +1,10 @@
 """Tables that were redefined and not read since: which of them a statement may lead to."""
 
 import random
-from time import process_time
 
 from sqlcache.plan.unread import Unread
 from sqlcache.sql.names import TableName
+from tests.costs import a_moment, costs_at_most
 
 
 def names(*tables: str) -> frozenset[TableName]:
@@ -69,16 +69,11 @@ def test_what_code_names_is_found() -> None:
 
 
 def test_to_look_for_thousands_of_names_in_code_costs_no_more_than_the_code() -> None:
-    unread = Unread()
-    code = [b"select `s`.`t`.`a` AS `a` from `s`.`t` where `s`.`t`.`b` = 1 " * 20]
-    costs = []
-    for count in (10, 10_000):
+    few, many = Unread(), Unread()
+    for unread, count in ((few, 10), (many, 10_000)):
         unread.redefine(names(*(f"table_{each}" for each in range(count))))
-        began = process_time()
-        for _ in range(200):
-            unread.named_in(code)
-        costs.append(process_time() - began)
-    assert costs[1] < 5 * costs[0] + 0.05
+    code = [b"select `s`.`t`.`a` AS `a` from `s`.`t` where `s`.`t`.`b` = 1 " * 20] * 20
+    assert costs_at_most(5, lambda: many.named_in(code), lambda: few.named_in(code))
 
 
 def test_whatever_happens_what_was_named_together_is_found() -> None:
@@ -104,10 +99,12 @@ def test_whatever_happens_what_was_named_together_is_found() -> None:
 def test_a_statement_that_names_thousands_costs_no_more_than_their_number() -> None:
     unread = Unread()
     tables = [f"t{each}" for each in range(20_000)]
-    began = process_time()
-    for table in tables:
-        unread.redefine(names(table))
-    for _ in range(10):
-        unread.redefine(names(*tables))
+
+    def name_all() -> None:
+        for table in tables:
+            unread.redefine(names(table))
+        for _ in range(10):
+            unread.redefine(names(*tables))
+
+    assert costs_at_most(4_000, name_all, a_moment)  # squared it were many times that
     assert len(unread.led_to(names("t7"))) == unread.named == 20_000
-    assert process_time() - began < 8  # seconds; squared it would be many times that

@@ -1,13 +1,8 @@
-"""What a client sends costs time in proportion to its length, whatever it sends.
+"""What a client sends costs time in proportion to its length, whatever it sends. Each text is made
+of so many pieces of one kind."""
 
-Each text is made of so many pieces of one kind. Eight times as many may take eight times as long,
-and some more: were some step of the way quadratic, it were sixty-four times.
-"""
-
-import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from time import process_time
 
 import pytest
 
@@ -24,11 +19,7 @@ from sqlcache.sql.lexer import lex
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.policy import Asked, Policy, Rule, Source, Terms, read_shape, read_terms
-
-TIMES = 8
-FACTOR = 22
-ENOUGH_S = 0.004  # to be measured
-LONGEST_BYTES = 64_000
+from tests.costs import costs_at_most, grows_linearly
 
 DIALECT = Dialect()
 CATALOG = Catalog.of(
@@ -219,28 +210,6 @@ def go_the_way_of(text: bytes) -> None:
     analyse(text, DIALECT, head=True)
 
 
-def cost_s(run: Callable[[], object]) -> float:
-    gc.disable()
-    try:
-        began = process_time()
-        run()
-        return process_time() - began
-    finally:
-        gc.enable()
-
-
-def grows_linearly(make: Callable[[int], bytes], way: Callable[[bytes], object]) -> bool:
-    def cost(n: int) -> float:
-        made = make(n)
-        return cost_s(lambda: way(made))
-
-    n = 64
-    while cost(n) < ENOUGH_S and len(make(n)) < LONGEST_BYTES:
-        n *= 2
-    tries: Sequence[int] = range(3)
-    return any(cost(TIMES * n) < FACTOR * max(cost(n), ENOUGH_S / TIMES) for _ in tries)
-
-
 @pytest.mark.parametrize("kind", TEXTS)
 def test_a_texts_cost_grows_with_its_length(kind: str) -> None:
     head, body, tail = TEXTS[kind]
@@ -251,12 +220,8 @@ def test_a_texts_cost_grows_with_its_length(kind: str) -> None:
 def test_a_long_texts_forms_cost_no_more_by_the_byte(kind: str) -> None:
     head, body, tail = LONG_TEXTS[kind]
     many = MANY_BYTES // len(body(1))
-
-    def cost(n: int) -> float:
-        text = head + body(n) + tail
-        return min(cost_s(lambda: lex(text, DIALECT)) for _ in range(2))
-
-    assert any(cost(4 * many) < 8 * max(cost(many), ENOUGH_S) for _ in range(3))
+    long, longer = (head + body(n) + tail for n in (many, 4 * many))
+    assert costs_at_most(9, lambda: lex(longer, DIALECT), lambda: lex(long, DIALECT))
 
 
 @pytest.mark.parametrize("kind", VALUES)
