@@ -194,13 +194,16 @@ def violates(
 
 
 async def silences(links: Links, marks: list[str]) -> None:
-    """Longer than an outage; after each, one door is back before the other, which owes it bumps.
+    """Longer than an outage; after each, one door is back before the other, which owes it bumps: by
+    more each time, as a busy machine takes a while to let it read.
 
     Never ends.
     """
+    ahead_s = 0.5
     while True:
         links.put(State.REFUSED, marks, range(3))
         await asyncio.sleep(3)
         for mark in marks:
             links.put(State.OPEN, [mark], range(3))
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(ahead_s)
+        ahead_s = min(2 * ahead_s, 8)
