@@ -15,6 +15,21 @@ log = logging.getLogger(__name__)
 RETRY_S = 0.25
 """Between two tries."""
 
+_MOST_FENCES = 1_000  # that one bump lifts, or memcached may not take it
+
+
+class _Owed:
+    """The bump of one tag."""
+
+    __slots__ = ("fences", "times")
+
+    def __init__(self) -> None:
+        self.fences: set[bytes] = set()
+        """Those to lift with it: the first ones. Of what came later most never stood, for the node
+        was away by then; the rest lapses."""
+        self.times = 0
+        """How often it came to be owed: once more amid a try, and that may have come too early."""
+
 
 class OwedBumps:
     """Those of one process. `count` is told of tags that have got their new versions."""
@@ -25,7 +40,7 @@ class OwedBumps:
         self._reach = reach
         self._metrics = metrics
         self._count = count
-        self._owed: dict[Tag, set[bytes]] = {}  # tag -> fences to lift with its bump
+        self._owed: dict[Tag, _Owed] = {}
 
     @property
     def tags(self) -> Set[Tag]:
@@ -40,7 +55,10 @@ class OwedBumps:
         """Keeps a bump that could not be made."""
         if not self._owed:
             log.error("memcached unreachable for a bump tag=%s", tag)
-        self._owed.setdefault(tag, set()).update([fence] if fence else [])
+        owed = self._owed.setdefault(tag, _Owed())
+        owed.times += 1
+        if fence is not None and len(owed.fences) < _MOST_FENCES:
+            owed.fences.add(fence)
         self._metrics.pending_bumps = len(self._owed)
 
     async def keep_trying(self) -> None:
@@ -52,15 +70,15 @@ class OwedBumps:
 
     async def flush(self) -> None:
         """Tries once to make each."""
-        for tag in list(self._owed):
-            fences = set(self._owed[tag])
-            owed = b"".join(map(undo_record, fences)) + version_record(fresh_id())
+        for tag, owed in list(self._owed.items()):
+            times = owed.times
+            bump = b"".join(map(undo_record, owed.fences)) + version_record(fresh_id())
             try:
-                told = await self._reach.append([tag], _always(owed))
+                told = await self._reach.append([tag], _always(bump))
             except Exception:  # the others are to be made all the same
                 log.exception("a pending bump was not made")
                 continue
-            if not told.unreached and self._owed.get(tag) == fences:
+            if not told.unreached and owed.times == times:
                 del self._owed[tag]
                 self._count([tag])
                 self._metrics.pending_bumps = len(self._owed)

@@ -115,7 +115,8 @@ class TagLogs:
         """Appends a record to each tag's log, all in one round trip.
 
         A log that the node has no room to make longer, as one that may evict nothing, is taken
-        away: others would go by what it says.
+        away: others would go by what it says. So a record has to be far shorter than an item may
+        be: one that is too long itself would take the log away each time it is tried.
         """
         records = {tag: record(tag) for tag in tags}
         requests: list[Request] = []

@@ -326,7 +326,7 @@ async def test_the_fence_of_a_write_that_has_just_begun_is_not_renewed(engine: E
 
 
 class Holding(Node):
-    """Answers nothing while it `holds`."""
+    """Answers nothing of the tag of orders while it `holds`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -388,11 +388,7 @@ async def test_a_fault_amid_a_bump_ends_no_other(
     with monkeypatch.context() as patch:
         patch.setattr(Reach, "append", None)
         await eventually(told_of(caplog, "a pending bump was not made"))
-
-    async def is_made() -> bool:
-        return not engine._fences.owed.tags
-
-    await eventually(is_made)
+    await eventually(partial(_nothing_is_owed, engine))
 
 
 def told_of(caplog: pytest.LogCaptureFixture, line: str) -> Callable[[], Awaitable[bool]]:
@@ -412,6 +408,49 @@ async def test_a_bump_that_could_not_be_made_is_made_later(node: Node, engine: E
     assert await engine.obtain(read) == UNREPORTED
     await eventually_not(engine, read, UNREPORTED)
     assert await answer_to(engine, read) is None
+
+
+async def test_a_bump_that_is_owed_is_made_however_many_writes_it_is_of() -> None:
+    """What names the fences of all of them is longer than memcached lets an item be."""
+    node = Node(max_item_bytes=16_384)
+    engine = await engine_on(node)
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"old")
+    first = await engine.fence([ORDERS])
+    node.away = True
+    await first.lift()
+    for _ in range(2_000):
+        await (await engine.fence([ORDERS])).lift()
+    node.away = False
+    await eventually(partial(_nothing_is_owed, engine))
+    assert (await engine.states([ORDERS]))[ORDERS].fences == {}
+    assert await answer_to(engine, read) is None
+    await engine.close()
+
+
+async def test_a_bump_that_is_owed_once_more_amid_a_try_is_made_once_more() -> None:
+    """The write may have been done after that was carried out."""
+    node = Holding()
+    engine = await engine_on(node)
+    node.away = True
+    await engine.bump([ORDERS])
+    node.away, node.holds = False, True
+
+    async def is_tried() -> bool:
+        return bool(node.held)
+
+    await eventually(is_tried)
+    engine._fences.owed.owe(ORDERS)
+    node.held.pop()()
+    await eventually(is_tried)
+    node.holds = False
+    node.held.pop()()
+    await eventually(partial(_nothing_is_owed, engine))
+    await engine.close()
+
+
+async def _nothing_is_owed(engine: Engine) -> bool:
+    return not engine._fences.owed.tags
 
 
 async def test_a_bump_owed_at_the_end_is_made_at_the_end(node: Node, engine: Engine) -> None:

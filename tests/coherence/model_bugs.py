@@ -665,11 +665,11 @@ def lift_for_all_though_marks_may_come(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Fence, "lifting", lambda self: lift_record(self.id, fresh_id()))
 
     async def flush(self: OwedBumps) -> None:
-        for tag in list(self._owed):
-            owed = set(self._owed[tag])
-            lifts = [lift_record(fence, fresh_id()) for fence in owed]
+        for tag, owed in list(self._owed.items()):
+            times = owed.times
+            lifts = [lift_record(fence, fresh_id()) for fence in owed.fences]
             told = await self._reach.append([tag], _always(b"".join(lifts)))
-            if not told.unreached and self._owed.get(tag) == owed:
+            if not told.unreached and owed.times == times:
                 del self._owed[tag]
 
     patch.setattr(OwedBumps, "flush", flush)
