@@ -167,8 +167,9 @@ class Fences:
 
     async def renew(self, fence: Fence) -> None:
         """See `Fence.renew`."""
-        while (now := self.now()) - fence.marked_at > self._deadline_s / 2:
-            await self._mark(fence, fence.tags)
+        tags = fence.tags
+        while tags and (now := self.now()) - fence.marked_at > self._deadline_s / 2:
+            tags = tags.difference(await self._mark(fence, tags))
             fence.marked_at = now
 
     async def bump(self, tags: Iterable[Tag], own: Fence | None = None) -> Steps:
@@ -339,7 +340,8 @@ class Fences:
             over_at = self._windows.all_over_at()
         await self._windows.over(over_at)
 
-    async def _mark(self, fence: Fence, tags: frozenset[Tag]) -> None:
+    async def _mark(self, fence: Fence, tags: frozenset[Tag]) -> Collection[Tag]:
+        """Marks these; returns those that it goes on without. Raises: WriteRefused."""
         fence.unheard += 1
         fence.cover_all()
         told = await self._reach.until_out(tags, fence.marking, self._windows.wait_for)
@@ -359,6 +361,7 @@ class Fences:
         await self._until_over(fence)
         if fence.over_at > began:
             self.waited(since=began)
+        return unreached
 
     async def _renew(self) -> None:
         pause_s = min(self._deadline_s / 3, _LONGEST_BEAT_S)

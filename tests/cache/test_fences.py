@@ -15,7 +15,7 @@ from sqlcache.cache.tags import ROOT, Tag, TagState, fence_record
 from sqlcache.cache.windows import boot_clock
 from sqlcache.errors import CacheUnavailable, WriteRefused
 from sqlcache.memcache.connection import Done
-from sqlcache.memcache.protocol import meta_set
+from sqlcache.memcache.protocol import Reply, meta_set
 from sqlcache.metrics import Metrics
 from tests.cache.engines import (
     KEYSPACE,
@@ -271,6 +271,29 @@ async def test_a_fence_that_lapsed_before_its_write_was_sent_is_put_up_again(
     assert await engine.obtain(read) == FENCED
     await fence.lift()
     assert await answer_to(engine, read) is None
+
+
+class _Full(Node):
+    """Lives, and takes nothing, as a memcached that has no memory left and may evict nothing."""
+
+    def submit(self, payload: bytes, count: int, done: Done) -> None:
+        if KEYSPACE.tag("shop", "orders") in payload:
+            refused: Reply = b"SE", None, b"out of memory storing object"
+            asyncio.get_running_loop().call_soon(done, [refused] * count)
+        else:
+            super().submit(payload, count, done)
+
+
+async def test_a_write_is_sent_though_to_be_refused_its_marks_takes_longer_than_they_stand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sqlcache.memcache.health._PATIENCE_S", 1.0)
+    engine = await engine_on(_Full(), own=HASTY)
+    fence = await engine.fence([ORDERS])
+    async with asyncio.timeout(30):
+        await fence.renew()
+    fence.abandon()
+    await engine.close()
 
 
 async def test_a_fence_that_lapsed_while_its_machine_was_suspended_is_put_up_again(

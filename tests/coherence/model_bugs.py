@@ -409,10 +409,12 @@ def send_a_write_that_is_not_fenced(patch: pytest.MonkeyPatch) -> None:
     """Under `consistency`."""
     right = Fences._mark
 
-    async def mark(self: Fences, fence: Fence, tags: frozenset[Tag]) -> None:
+    async def mark(self: Fences, fence: Fence, tags: frozenset[Tag]) -> Collection[Tag]:
+        unreached: Collection[Tag] = ()
         with contextlib.suppress(WriteRefused):
-            await right(self, fence, tags)
+            unreached = await right(self, fence, tags)
         self._standing.add(fence)
+        return unreached
 
     patch.setattr(Fences, "_mark", mark)
 
