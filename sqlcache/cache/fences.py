@@ -215,7 +215,10 @@ class Fences:
 
     async def end(self, fence: Fence) -> None:
         """The same where nobody waits for an OK."""
-        await self._lift(fence)
+        try:
+            await self._lift(fence)
+        except Exception:  # its bumps are owed
+            log.exception("a fence was not lifted")
         self._abandoned.discard(fence)
 
     def end_soon(self, fence: Fence) -> None:
@@ -240,17 +243,24 @@ class Fences:
                 return False
             return self._windows.may_have_opened(log, fence.id, stood=stood)
 
-        told = await self._reach.until_out(
-            fence.tags, lambda _: fence.lifting(), may_have_opened, fence.steps
-        )
+        try:
+            told = await self._reach.until_out(
+                fence.tags, lambda _: fence.lifting(), may_have_opened, fence.steps
+            )
+        except Exception:
+            self._owe(fence, fence.tags)
+            raise
         unreached, fence.over_at = told.unreached, told.over_at
         self.count(fence.tags, unreached)
-        for tag in unreached:
-            self.owed.owe(tag, fence.id)
-        self._unmarked.pop(fence, None)
+        self._owe(fence, unreached)
         if not unreached:
             fence.ended(fence.commits)
         return unreached
+
+    def _owe(self, fence: Fence, tags: Iterable[Tag]) -> None:
+        for tag in tags:
+            self.owed.owe(tag, fence.id)
+        self._unmarked.pop(fence, None)
 
     def may_be_raised_anew(self, fence: Fence) -> bool:
         """Whether it was just before, under writes that were under way, or is being: then that it
@@ -300,9 +310,16 @@ class Fences:
         while (left_s := until - self._loop.time()) > 0:
             await asyncio.sleep(min(pause_s, left_s))
             pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
-            if is_over is not None and await is_over():
+            if is_over is not None and await self._tells(is_over):
                 break
         await self.end(fence)
+
+    async def _tells(self, is_over: IsOver) -> bool:
+        try:
+            return await is_over()
+        except Exception:  # it is asked again, and the deadline lifts the fence all the same
+            log.exception("not known whether a write is over")
+            return False
 
     async def renew_version(self, tag: Tag) -> bool:
         """Gives a tag a new version if its node can be reached now; whether it could."""

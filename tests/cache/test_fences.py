@@ -178,6 +178,36 @@ async def test_a_fence_ends_when_its_write_is_known_to_be_over(node: Node) -> No
     await engine.close()
 
 
+async def test_a_fence_ends_also_where_a_look_for_the_end_of_its_write_fails(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks = 0
+
+    async def is_over() -> bool:
+        nonlocal looks
+        looks += 1
+        return looks > 1 or 1 // 0 > 0
+
+    (await engine.fence([ORDERS])).abandon(is_over)
+    await eventually_not(engine, read_of(engine, "orders"), FENCED)
+    assert "not known whether a write is over" in caplog.text
+
+
+async def test_a_fault_amid_a_lift_that_nobody_waits_for_leaves_nothing_behind(
+    engine: Engine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def is_over() -> bool:
+        return True
+
+    fence = await engine.fence([ORDERS])
+    with monkeypatch.context() as patch:
+        patch.setattr(Reach, "until_out", None)
+        fence.abandon(is_over)
+        await eventually(told_of(caplog, "a fence was not lifted"))
+    await eventually_not(engine, read_of(engine, "orders"), FENCED, UNREPORTED)
+    assert await engine._fences.close()
+
+
 @lapse_soon
 async def test_the_fence_of_a_dead_process_lapses(node: Node, engine: Engine) -> None:
     read = read_of(engine, "orders")
