@@ -749,7 +749,7 @@ BUGS: dict[Bug, str] = {
     overlook_that_a_beat_is_on_its_way: "a beat comes just before the lift",
     lift_for_all_though_marks_may_come: "a mark and a lift come late",
     let_a_compaction_drop_promises: "read leases",
-    let_an_undone_fence_drop_promises: "rows, read leases",
+    let_an_undone_fence_drop_promises: "a fence is undone where others have promised",
     bump_and_wait_for_nobody: "read leases, fences are lost",
     overlook_that_a_beat_finds_no_fence: "a beat finds no fence",
     publish_though_a_beat_found_no_fence: "a beat finds no fence amid a write in two parts",

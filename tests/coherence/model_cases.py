@@ -543,6 +543,23 @@ CASES = {
         sessions=(),
         shape=replace(_LEASES, processes=2, nodes=2, rows=True),
     ),
+    "a fence is undone where others have promised": Case(
+        before=(
+            ("slot", "0", "u"),
+            *(("slot", "1", letter) for letter in "ijk"),
+            ("settle",),
+            *(("hurry", *_read("0", query, f"before {query}")) for query in ("r", "k1j0")),
+            *(("hurry", *_read("1", "k1j0", "before")), ("hurry", *_read("0", "k0", "before k0"))),
+            *(_row_write("1", "set j1", "w", "straight"), ("tick", 0.03), ("tick", 0.13)),
+            *(("tick", 0.105), ("execute", "1-n0-1", 1000)),
+            _row_write("1", "set k1, put i0k1", "v", "probed"),
+            _row_write("0", "drop i0", "w", "probed"),
+            ("hurry", *_row_write("0", "set k1", "v", "probed")),
+            ("hurry", *_row_write("0", "set j1, move k0", "u", "probed")),
+        ),
+        sessions=(),
+        shape=replace(_LEASES, processes=2, witness=True, rows=True, lingers=True),
+    ),
     "a write waits for the windows of others": Case(
         before=(
             *(*_WINDOW, _write("0", "a", "w"), ("execute", "0-n0-1"), ("deliver", "0-n0-1")),
