@@ -45,6 +45,7 @@ _FIRST_LOOK_S = 0.05  # for the end of a write whose connection was lost; then l
 _LONGEST_LOOK_S = 1.0
 _LONGEST_BEAT_S = 1.0  # well below a quarantine: a node that lost a fence gets it back soon
 _RENEWED_AT_ONCE = 64
+_MOST_IN_A_RECORD = 1_000  # else memcached may not take it
 _YOUNG = 0.1  # of that: a write that ends amid a beat has more to do, and most are over by then
 
 
@@ -180,8 +181,9 @@ class Fences:
         tags = self._placement.to_write(tags)
 
         def wait_for(log: bytes) -> bool:
-            stood = own is not None and not self.may_be_raised_anew(own) and marks_in(log, own.id)
-            return not stood and self._windows.wait_for(log)
+            if own is not None and not self.may_be_raised_anew(own) and marks_in(log)[own.id]:
+                return False
+            return self._windows.wait_for(log)
 
         told = await self._reach.until_out(
             tags, lambda _: version_record(fresh_id()), wait_for, steps
@@ -387,33 +389,59 @@ class Fences:
             await self._beat(_YOUNG * pause_s)
 
     async def _beat(self, young_s: float = 0.0) -> None:
-        """Renews the fences that were marked longer ago than that: many at once, for one after the
-        other they may be too many to be renewed in time."""
+        """Renews the fences that were marked longer ago than that: those of a tag in one record, as
+        each comes with the whole log, and many tags at once. One after the other they may be too
+        many to be renewed in time."""
         now = self.now()
         due = [fence for fence in self._standing if now - fence.marked_at >= young_s]
-        for at in range(0, len(due), _RENEWED_AT_ONCE):
-            await asyncio.gather(*map(self._renew_one, due[at : at + _RENEWED_AT_ONCE]))
+        by_tag: dict[Tag, list[Fence]] = {}
+        for fence in due:
+            for tag in fence.tags:
+                by_tag.setdefault(tag, []).append(fence)
+        parts = [
+            (tag, fences[at : at + _MOST_IN_A_RECORD])
+            for tag, fences in by_tag.items()
+            for at in range(0, len(fences), _MOST_IN_A_RECORD)
+        ]
+        missed: set[Fence] = set()
+        for at in range(0, len(parts), _RENEWED_AT_ONCE):
+            some = parts[at : at + _RENEWED_AT_ONCE]
+            missed.update(*await asyncio.gather(*(self._renew_in(*part) for part in some)))
+        for fence in due:
+            if fence not in missed:
+                fence.marked_at = now
 
-    async def _renew_one(self, fence: Fence) -> None:
-        if fence not in self._standing:  # an ended fence must not be put up again
-            return
-        now, tags = self.now(), fence.tags
-        fence.unheard += 1
+    async def _renew_in(self, tag: Tag, due: Iterable[Fence]) -> Collection[Fence]:
+        """Renews these in a tag's log; returns those of them that it may not have reached."""
+        # By now: an ended fence must not be put up again.
+        fences = [each for each in due if each in self._standing and tag in each.tags]
+        if not fences:
+            return ()
+        for fence in fences:
+            fence.unheard += 1
         try:
-            told = await self._reach.append(tags, fence.marking)
+            told = await self._reach.append(
+                [tag], lambda _: b"".join([each.marking(tag) for each in fences])
+            )
         except Exception:  # the others are to be renewed all the same
             log.exception("a fence was not renewed")
-            return
-        if not told.unreached:
-            fence.marked_at = now
-            fence.unheard -= 1
-        if any(self._is_raised_anew(fence, log) for log in told.logs.values()):
+            return fences
+        if told.unreached:
+            return fences
+        for fence in self._raised_anew(fences, told.logs[tag]):
             fence.over_at = self._windows.all_over_at()
-        self._marked(fence, tags.difference(told.unreached))
+        for fence in fences:
+            fence.unheard -= 1
+            self._marked(fence, frozenset((tag,)))
+        return ()
 
-    def _is_raised_anew(self, fence: Fence, log: bytes) -> bool:
-        """Whether the mark that was just made found none from before: the log had been lost."""
-        return marks_in(log, fence.id) < 2 and self._windows.wait_for(log)
+    def _raised_anew(self, fences: Iterable[Fence], log: bytes) -> Collection[Fence]:
+        """Those of which the mark that was just made found none from before: the log had been
+        lost."""
+        if not self._windows.wait_for(log):
+            return ()
+        marks = marks_in(log)
+        return [fence for fence in fences if marks[fence.id] < 2]
 
     def _marked(self, fence: Fence, tags: frozenset[Tag]) -> None:
         left = self._unmarked.pop(fence, set()) - tags

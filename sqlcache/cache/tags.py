@@ -38,6 +38,7 @@ used twice. An absent tag has no version: everything under it is invalid until a
 one. So a lost tag costs hits and never a stale answer.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -329,9 +330,18 @@ def _places(log: bytes, fence: bytes, kinds: Iterable[bytes]) -> list[int]:
     return [place for kind in kinds if (place := log.find(kind + fence)) >= 0]
 
 
-def marks_in(log: bytes, fence: bytes) -> int:
-    """How often the log says that this fence stands."""
-    return sum(log.count(kind + fence) for kind in _FENCES)
+def marks_in(log: bytes) -> Counter[bytes]:
+    """How often the log says of which fence that it stands; of none where it cannot be read."""
+    marks: Counter[bytes] = Counter()
+    at, size = 0, len(log)
+    while at < size:
+        kind, first = log[at], log[at + 1 : at + 1 + ID_BYTES]
+        if kind in (_FENCE, _NARROW_FENCE, _BEAT):
+            marks[first] += 1
+        at += _RECORD_BYTES.get(kind, size + 1)
+        if kind in _HAVE_MORE:
+            _, at = _more(log, at)
+    return marks if at == size else Counter()
 
 
 def commits_in(log: bytes) -> list[bytes]:

@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from sqlcache.cache.engine import Engine
+from sqlcache.cache.fences import Fences
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.outcomes import DISTRUSTED, FENCED, UNREACHABLE, UNREPORTED
 from sqlcache.cache.reach import Reach
@@ -19,10 +20,12 @@ from sqlcache.memcache.protocol import Reply, meta_set
 from sqlcache.metrics import Metrics
 from tests.cache.engines import (
     KEYSPACE,
+    LINES,
     ORDERS,
     OUTAGE_S,
     SHOP,
     SHORT_DEADLINE_S,
+    Counting,
     Node,
     answer_to,
     engine_on,
@@ -379,40 +382,127 @@ async def test_the_fence_of_a_write_that_has_just_begun_is_not_renewed(engine: E
 
 
 class Holding(Node):
-    """Answers nothing of the tag of orders while it `holds`."""
+    """Answers nothing of these tables' tags while it `holds`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *tables: str) -> None:
         super().__init__()
         self.holds = False
         self.held: list[Callable[[], None]] = []
+        self._keys = [KEYSPACE.tag("shop", table) for table in tables]
 
     def submit(self, payload: bytes, count: int, done: Done) -> None:
         answer = partial(super().submit, payload, count, done)
-        if self.holds and KEYSPACE.tag("shop", "orders") in payload:
+        if self.holds and any(key in payload for key in self._keys):
             self.held.append(answer)
         else:
             answer()
 
+    async def holds_many(self) -> bool:
+        return len(self.held) > 50
+
+    def let_go(self) -> None:
+        self.holds = False
+        for answer in self.held:
+            answer()
+
+
+MANY = [f"t{each}" for each in range(200)]
+
 
 async def test_many_fences_are_renewed_at_once() -> None:
     """One after the other they would take longer than they stand, where memcached is far away."""
-    node = Holding()
+    node = Holding(*MANY)
     engine = await engine_on(node)
-    fences = await asyncio.gather(*(engine.fence([ORDERS]) for _ in range(200)))
+    fences = await asyncio.gather(*(engine.fence([Tag("shop", table)]) for table in MANY))
     marked_at = engine._fences.now()
     node.holds = True
     beat = asyncio.create_task(engine._fences._beat())
-
-    async def many_wait() -> bool:
-        return len(node.held) > 50
-
-    await eventually(many_wait)
-    node.holds = False
-    for answer in node.held:
-        answer()
+    await eventually(node.holds_many)
+    node.let_go()
     await beat
     assert all(fence.marked_at >= marked_at for fence in fences)
     await asyncio.gather(*(fence.undo() for fence in fences))
+    await engine.close()
+
+
+async def test_many_fences_on_the_same_tables_are_renewed_in_one_record_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With each record comes the whole log, which names them all."""
+    monkeypatch.setattr(Fences, "_renew", _never)
+    node = Counting()
+    engine = await engine_on(node)
+    fences = await asyncio.gather(*(engine.fence([ORDERS, LINES]) for _ in range(200)))
+    for most, records in ((1_000, 1), (50, 4)):
+        monkeypatch.setattr("sqlcache.cache.fences._MOST_IN_A_RECORD", most)
+        marked_at = engine._fences.now()
+        node.payloads.clear()
+        await engine._fences._beat()
+        appended = [each for each in node.payloads if b" MA" in each]
+        assert len(appended) == records
+        assert all(any(fence.id in each for each in appended) for fence in fences)
+        assert all(fence.marked_at >= marked_at and not fence.unheard for fence in fences)
+    for fence in fences:
+        await fence.undo()
+    states = await engine.states([ORDERS, LINES])
+    assert not any(state.fences for state in states.values())
+    await engine.close()
+
+
+async def _never(_: Fences) -> None:
+    """Renews nothing."""
+
+
+async def test_a_beat_puts_up_no_fence_again_that_has_ended_before_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or that stands elsewhere alone by now."""
+    monkeypatch.setattr(Fences, "_renew", _never)
+    node = Holding(*MANY)
+    engine = await engine_on(node)
+    tags = [Tag("shop", table) for table in MANY]
+    fences = await asyncio.gather(*(engine.fence([tag, ORDERS]) for tag in tags))
+    node.holds = True
+    beat = asyncio.create_task(engine._fences._beat())
+    await eventually(node.holds_many)
+    node.holds = False
+    kept, ended = fences[:100], fences[100:]
+    await asyncio.gather(*(fence.keep([ORDERS]) for fence in kept))
+    await asyncio.gather(*(fence.undo() for fence in ended))
+    node.let_go()  # what was sent before
+    await beat
+    states = await engine.states([*tags, ORDERS])
+    assert states.pop(ORDERS).fences.keys() == {fence.id for fence in kept}
+    assert sum(len(state.fences) for state in states.values()) == len(node.held)
+    await asyncio.gather(*(fence.undo() for fence in kept))
+    await engine.close()
+
+
+async def test_where_a_tag_is_not_reached_its_fence_is_not_taken_for_renewed(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Fences, "_renew", _never)
+    other = Node("other")
+    engine = await engine_on(node, other)
+    fences = engine._fences
+    tags = [Tag("shop", table) for table in MANY[:20]]
+    there = [tag for tag in tags if fences._placement.node(tag) == "other"]
+    here = [tag for tag in tags if tag not in there]
+    assert here
+    assert there
+    both, alone = await engine.fence([here[0], there[0]]), await engine.fence([here[0]])
+    other.away = True
+    marked_at = both.marked_at
+    await fences._beat()
+    assert both.marked_at == marked_at
+    assert fences.may_be_raised_anew(both)
+    assert alone.marked_at > marked_at
+    assert not fences.may_be_raised_anew(alone)
+    other.away = False
+    await fences._beat()
+    assert both.marked_at > marked_at
+    for fence in (both, alone):
+        await fence.undo()
     await engine.close()
 
 
@@ -483,7 +573,7 @@ async def test_a_bump_that_is_owed_is_made_however_many_writes_it_is_of() -> Non
 
 async def test_a_bump_that_is_owed_once_more_amid_a_try_is_made_once_more() -> None:
     """The write may have been done after that was carried out."""
-    node = Holding()
+    node = Holding("orders")
     engine = await engine_on(node)
     node.away = True
     await engine.bump([ORDERS])

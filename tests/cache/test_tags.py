@@ -324,7 +324,8 @@ def test_a_narrow_fence_is_seen_to_stand_like_any() -> None:
     lift = narrow_lift_record(id_(7), id_(4), [slot_(11)])
     assert found_standing(IN_USE + NARROW + lift, id_(7))
     assert not found_standing(IN_USE + lift, id_(7))
-    assert marks_in(IN_USE + NARROW + beat_record(id_(7), id_(5)), id_(7)) == 2
+    marks = marks_in(IN_USE + NARROW + beat_record(id_(7), id_(5)) + fence_record(id_(8), id_(5)))
+    assert marks == {id_(7): 2, id_(8): 1}
 
 
 def test_promises_end_with_a_narrow_lift_too() -> None:

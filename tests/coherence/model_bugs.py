@@ -617,7 +617,7 @@ def overlook_that_a_beat_is_on_its_way(patch: pytest.MonkeyPatch) -> None:
 
 
 def overlook_that_a_beat_finds_no_fence(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Fences, "_is_raised_anew", lambda *_: False)
+    patch.setattr(Fences, "_raised_anew", lambda *_: ())
 
 
 def publish_though_a_beat_found_no_fence(patch: pytest.MonkeyPatch) -> None:
