@@ -178,6 +178,7 @@ class Authentication:
                     await self._pass_on_password(got)
                 else:
                     self._upstream.write(_shifted(got, -self._shift))
+                await self._upstream.drain()  # else all that a client sends on is kept
         except (ConnectionLost, ProtocolError):
             self.client_broke_off = True
             self._upstream.abort()
