@@ -179,6 +179,8 @@ class Authentication:
                 else:
                     self._upstream.write(_shifted(got, -self._shift))
                 await self._upstream.drain()  # else all that a client sends on is kept
+                if self._client.has_some:  # of many at once: others want a turn
+                    await asyncio.sleep(0)
         except (ConnectionLost, ProtocolError):
             self.client_broke_off = True
             self._upstream.abort()

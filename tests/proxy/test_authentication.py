@@ -14,6 +14,7 @@ from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.packets import packet
 from sqlcache.proxy.authentication import Authentication
 from tests.fakes.scripted_channel import ScriptedChannel
+from tests.turns import counted_turns
 
 PLUGIN = b"caching_sha2_password"
 BUFFER_BYTES = 1 << 16
@@ -67,3 +68,16 @@ async def test_of_a_client_that_sends_on_no_more_is_held_than_the_server_takes_i
         assert not sending.done()
         assert sum(held) < 20 * len(LONG)
         sending.cancel()
+
+
+async def test_between_packets_that_came_together_others_have_their_turns() -> None:
+    loop = asyncio.get_running_loop()
+    packets = packet(3, b"") * 10_000
+    async with login_under_way() as (_, _, sender, server):
+        sending = asyncio.ensure_future(loop.sock_sendall(sender, packets))
+        left = len(packets)
+        with counted_turns() as turns:
+            while left:
+                left -= len(await loop.sock_recv(server, left))
+        assert turns.count > 1_000
+        await sending
