@@ -34,7 +34,7 @@ from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet, payload_byt
 from sqlcache.plan.variables import Settings as Globals
 from sqlcache.settings import MySQLUrl, Settings
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.catalog.server import Server
+from sqlcache.sql.catalog.server import Incarnation, Server
 from sqlcache.sql.facts import BaseTable, Facts, Scope
 from sqlcache.sql.names import TableName
 from sqlcache.tls import UpstreamTls
@@ -149,7 +149,7 @@ class FakeMySQL:
         """See `sqlcache.service.connection.Service`."""
         return self._catalog
 
-    async def has_ended(self, connection: int) -> bool:
+    async def has_ended(self, connection: int, server: Incarnation, since: float) -> bool:
         """See `sqlcache.service.connection.Service`."""
         return False
 

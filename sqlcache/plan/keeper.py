@@ -9,7 +9,7 @@ own, the tables that those statements named, and these not before they are neede
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from enum import Enum
 from functools import partial
@@ -33,7 +33,7 @@ from sqlcache.plan.variables import SERVER, Settings
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.code import CodeReach
-from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS
+from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS, Incarnation
 from sqlcache.sql.facts import EVERYWHERE, Scope
 from sqlcache.sql.names import TableName
 from sqlcache.sql.statement import Kind, Statement, in_turn
@@ -46,6 +46,8 @@ _ASKED_AT_ONCE = 256  # tags, in a few milliseconds
 _MOST_UNREAD = 10_000  # and what was named with them
 
 ROUTINES = Scope(routines=True)
+
+Witness = Callable[[int], Awaitable[bool]]
 
 
 class Upstream(Protocol):
@@ -64,8 +66,9 @@ class Upstream(Protocol):
         """Whether contact was lost since the whole catalog was read: the server may have ended, and
         another process of it may have begun, with other globals."""
 
-    async def has_ended(self, connection: int) -> bool:
-        """Whether MySQL is known to have ended a connection, and all that it did."""
+    async def has_ended(self, connection: int, server: Incarnation, since: float) -> bool:
+        """Whether a server is known to have ended a connection that was there `since` then, and all
+        that it did."""
 
 
 class Known(Enum):
@@ -111,6 +114,7 @@ class Keeper:
         self._unread = Unread()  # but for these the catalog is right: this process redefined them
         self._new_names = NewNames()
         self._server = ServerWatch(engine, metrics, data_set)
+        self._incarnation: Incarnation | None = None  # of the server, as everything was read last
         self.catalog: Catalog | None = None
         """As it was read last; None until it has been."""
         self.globals: Settings = ()
@@ -164,12 +168,16 @@ class Keeper:
         """Reads the catalog now. Whether that could be done."""
         return await self._readings.of(EVERYWHERE)
 
-    async def has_ended(self, connection: int) -> bool:
-        """Whether MySQL is known to have ended a connection, and all that it did."""
-        try:
-            return await self._upstream.has_ended(connection)
-        except UpstreamError:
-            return False
+    def witness(self) -> Witness:
+        """A session has just been connected to MySQL: who can tell later, by the number of that
+        connection, whether it is known to have ended, and all that it did. By then another server
+        may answer, which knows nothing of it."""
+        return partial(self._has_ended, self._incarnation, asyncio.get_running_loop().time())
+
+    async def _has_ended(self, server: Incarnation | None, since: float, connection: int) -> bool:
+        with suppress(UpstreamError):
+            return server is not None and await self._upstream.has_ended(connection, server, since)
+        return False
 
     async def meet(self) -> None:
         """A session has logged in: sees to it that what is known is of the server it found, unless
@@ -196,6 +204,7 @@ class Keeper:
         seen = await self._engine.versions([ROOT, *map(Tag, await self._schemas())])
         catalog, globals_ = await self._upstream.load()
         server = catalog.server
+        self._incarnation = server.incarnation
         globals_ = self._server.inherited(server, globals_)
         reset = globals_ != self.globals
         # A GRANT or REVOKE that went through some sqlcache has given each copy of the root a new

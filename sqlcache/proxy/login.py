@@ -39,6 +39,7 @@ from sqlcache.mysql.handshake import (
 )
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet
 from sqlcache.patience import Patience
+from sqlcache.plan.keeper import Witness
 from sqlcache.proxy.admission import BROKE_OFF, OTHER, TIMEOUT, Admission, Seat
 from sqlcache.proxy.authentication import (
     MAX_LOGIN_PACKET_BYTES,
@@ -62,7 +63,8 @@ class LoginRelay:
 
     `barred`: users that MySQL would let in without a password, because it is this process that
     connects. Only this process's own clients may be they. `admission` None: they are not limited.
-    `tracks`: MySQL is to tell of the session's commits, whether or not its client asks for that.
+    `witness`: see `Keeper.witness`. `tracks`: MySQL is
+    to tell of the session's commits, whether or not its client asks for that.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class LoginRelay:
         barred: Container[bytes],
         admission: Admission | None,
         errors: UpstreamErrors,
+        witness: Witness,
         *,
         tracks: bool = False,
     ) -> None:
@@ -84,6 +87,7 @@ class LoginRelay:
         self._barred = () if client_tls.inside else barred
         self._seat = Seat(admission, client)
         self._errors = errors
+        self.witness = witness
         self._authentication: Authentication | None = None
         self.called_off = False
         """Whether it is sqlcache that ends a login under way, as when it drains."""

@@ -190,10 +190,11 @@ class Server:
     def _logins(
         self, client: Channel, upstream: Channel, tls: ClientTls, admission: Admission | None
     ) -> LoginRelay:
-        to_mysql = self._upstream
+        to_mysql, keeper = self._upstream, self._planner.keeper
         return LoginRelay(
             *(client, upstream, tls, to_mysql.tls, to_mysql.barred, admission, self._errors),
-            tracks=self._limits.names_commits and self._planner.keeper.tells_commits,
+            keeper.witness(),
+            tracks=self._limits.names_commits and keeper.tells_commits,
         )
 
     def _session(

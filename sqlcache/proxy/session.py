@@ -6,6 +6,7 @@ What was planned before goes the straight path, see `straight`; everything else 
 
 import asyncio
 import logging
+from functools import partial
 from typing import Any
 
 from sqlcache.cache.engine import Engine
@@ -171,7 +172,7 @@ class Session:
                     "session ended: MySQL answers otherwise than before client=%s answer=%s",
                     *(self._client.address(), _kind_of(self._upstream.odd_answer)),
                 )
-            self.way.close(self._logins.connection)
+            self.way.close(partial(self._logins.witness, self._logins.connection))
             self._client.intercept = self._client.on_change = None
             self._upstream.intercept = self._upstream.on_change = None
             self._client.close()

@@ -7,10 +7,9 @@ hears of it. What a transaction writes is gathered, see `held_back`, and its COM
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from sqlcache.cache.engine import Engine
-from sqlcache.cache.fence import Fence
+from sqlcache.cache.fence import Fence, IsOver
 from sqlcache.cache.keys import commit_id
 from sqlcache.cache.marks import NO_MARKS, Logs, Marks
 from sqlcache.cache.tags import ROOT, Cover, Tag, TagState
@@ -371,10 +370,10 @@ class Writes:
         they write."""
         return await self._planner.keeper.catch_up(writes, asked, states) is not Known.CONFIRMED
 
-    def abandon(self, connection: int) -> None:
-        """The session ends, amid a write or not: what this connection to MySQL still does."""
+    def abandon(self, is_over: IsOver) -> None:
+        """The session ends, amid a write or not: what MySQL still does for it."""
         if self._fence is not None:
-            self._fence.abandon(partial(self._planner.keeper.has_ended, connection))
+            self._fence.abandon(is_over)
 
     def _end(self) -> None:
         self._fence = self._change = None

@@ -73,10 +73,11 @@ class UpstreamCheck:
             self._since = -_LOGIN_EVERY_S
 
     @contextlib.asynccontextmanager
-    async def asking(self) -> AsyncIterator[aiomysql.Connection]:
-        """The connection, alone. One that failed is closed. Raises: UpstreamError."""
+    async def asking(self, since: float = 0.0) -> AsyncIterator[aiomysql.Connection]:
+        """The connection, alone, made no earlier than `since`. One that failed is closed. Raises:
+        UpstreamError."""
         async with self._one_at_a_time:
-            if self._connection is None or self._is_login_due():
+            if self._connection is None or self._since < since or self._is_login_due():
                 self._close()
                 self._since = asyncio.get_running_loop().time()
                 self._connection = await self._logins.connect()

@@ -18,7 +18,7 @@ from sqlcache.service.opening import Row, rows_of
 from sqlcache.service.own_logins import OwnLogins, close
 from sqlcache.settings import Settings
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.catalog.server import CLOCKS_DIFFER_S
+from sqlcache.sql.catalog.server import Incarnation, began_together
 from sqlcache.sql.catalog_loader.load import (
     has_ended,
     load_catalog,
@@ -60,10 +60,10 @@ class Service(Protocol):
         """Raises: UpstreamError unless MySQL answers; AccountRefused where it does, and does not
         let in sqlcache's own account."""
 
-    async def has_ended(self, connection: int) -> bool:
-        """Whether MySQL is known to have ended a connection, and all that it did: it is not in the
-        list of those that there are, which only who has the right PROCESS sees whole. Raises:
-        UpstreamError."""
+    async def has_ended(self, connection: int, server: Incarnation, since: float) -> bool:
+        """Whether a server is known to have ended a connection that was there `since` then, and all
+        that it did: it is not in the list of those that there are, which only who has the right
+        PROCESS sees whole. Raises: UpstreamError."""
 
     async def make_good(self, greeted: Channel | None) -> None:
         """A client's login broke off. MySQL counts that against the host of sqlcache, which stands
@@ -166,7 +166,9 @@ class ServiceConnection:
             try:
                 async with asyncio.timeout(_ANSWERS_S):
                     which = await rows_of(connection, _WHICH_SERVER)
-                    runs_on = which == self._server and self._has_run_since(await began(connection))
+                    runs_on = which == self._server and began_together(
+                        self._began, await began(connection)
+                    )
             finally:
                 if not runs_on:
                     close(connection)
@@ -177,11 +179,6 @@ class ServiceConnection:
         """Goes on with this connection, to the same server."""
         close(self._connection)
         self._connection = connection
-
-    def _has_run_since(self, now: tuple[float, float]) -> bool:
-        """Whether who began between these times is who was there at the last `load`."""
-        earliest, latest = self._began
-        return now[0] <= latest + CLOCKS_DIFFER_S and earliest <= now[1] + CLOCKS_DIFFER_S
 
     async def _end_query(self, number: int, server: list[Row]) -> None:
         """Ends what MySQL still does for a connection that is given up: it may wait for ever. Where
@@ -204,9 +201,10 @@ class ServiceConnection:
     async def check(self) -> None:
         await self._check.check()
 
-    async def has_ended(self, connection: int) -> bool:
-        async with self._check.asking() as own:
-            return await has_ended(own, connection)
+    async def has_ended(self, connection: int, server: Incarnation, since: float) -> bool:
+        # Who was met before the session came, and is met by who came later, is whom it came to.
+        async with self._check.asking(since) as own:
+            return await has_ended(own, connection, server)
 
     def cut(self) -> bool:
         return self._lost or self._has_ended()

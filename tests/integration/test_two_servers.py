@@ -16,8 +16,11 @@ from sqlcache.binlog.source import Source
 from sqlcache.demo.servers import PrivateMemcached, PrivateSqlcache, PrivateSqlServer, wait_until
 from sqlcache.driver import aiomysql
 from sqlcache.errors import UpstreamError
+from tests.coherence.sessions import run
 from tests.conftest import ProxyFactory
 from tests.fakes.middleman import Middleman
+from tests.fakes.raw_client import RawClient
+from tests.integration.test_lost_writers import DEADLINE_S, number_of
 
 READ = "SELECT v FROM t"
 
@@ -166,6 +169,40 @@ def test_what_is_defined_after_a_switch_is_read_where_it_was_made(
         other.sql("DROP TRIGGER shop.tr; DELETE FROM shop.t WHERE v = 'more'")
     for server in pair:
         server.sql("DROP DATABASE audit")
+
+
+def test_a_write_that_goes_on_where_no_new_connection_leads_keeps_its_fence(
+    pair: Pair, proxy: ProxyFactory
+) -> None:
+    """Whoever answers then does not list the writer's connection, and may see all that it has."""
+    one, other = pair
+    for server in pair:
+        server.sql(f"GRANT PROCESS ON *.* TO {server.service_user}")
+    with Middleman(one) as between, closing(one.connect(database="shop")) as holder:
+        served = proxy(
+            cast(PrivateSqlServer, between), "memory", cache__write_deadline_s=DEADLINE_S
+        )
+
+        def is_hit(server: PrivateSqlServer) -> bool:
+            before = hits(served)
+            read(served, server)
+            return hits(served) > before
+
+        wait_until(lambda: is_hit(one), 20, "a hit")
+        run(holder, "BEGIN")
+        run(holder, f"{READ} FOR UPDATE")
+        with RawClient.logged_in(served, one.user, one.password, "shop") as writer:
+            writer.query("UPDATE t SET v = 'one'")
+            number_of(one, "UPDATE t")
+            began = time.monotonic()
+            between.lead_to(other)
+            between.cut()
+            writer.read_to_end()
+        wait_until(lambda: is_hit(other), 2 * DEADLINE_S, "a hit")
+        assert time.monotonic() - began > DEADLINE_S / 2
+        number_of(one, "UPDATE t")
+    for server in pair:
+        server.sql(f"REVOKE PROCESS ON *.* FROM {server.service_user}")
 
 
 async def test_two_connections_to_two_servers_are_none_to_follow_a_log_by(pair: Pair) -> None:

@@ -12,6 +12,7 @@ from sqlcache.errors import CacheUnavailable, UpstreamError
 from sqlcache.plan import readings
 from sqlcache.plan.variables import Settings
 from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.catalog.server import Incarnation
 from sqlcache.sql.catalog.stored import Stored
 from sqlcache.sql.facts import BaseTable, Facts, StoredRoutine
 from sqlcache.sql.names import TableName
@@ -44,6 +45,28 @@ async def test_a_catalog_that_is_read_again_as_it_was_keeps_what_was_worked_out(
         now = now.renewed([TableName("s", "more")], (), more)
         assert await keeper.refresh()
         assert keeper.catalog is now
+
+
+async def test_of_a_session_that_has_come_since_the_server_began_anew_it_is_known_to_have_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with planner_and_session() as (planner, _):
+        keeper, known = planner.keeper, planner.keeper.catalog
+        assert known is not None
+        later = replace(known.server, began=(50.0, 51.0))
+
+        async def load(_: Tables) -> tuple[Catalog, Settings]:
+            return Catalog(replace(known.definitions, server=later), known.stored), GLOBALS
+
+        async def has_ended(_: Tables, connection: int, server: Incarnation, since: float) -> bool:
+            return server.may_be(later.incarnation)
+
+        before = keeper.witness()
+        monkeypatch.setattr(Tables, "load", load)
+        monkeypatch.setattr(Tables, "has_ended", has_ended)
+        assert await keeper.refresh()
+        assert not await before(1)
+        assert await keeper.witness()(1)
 
 
 async def test_tags_of_any_number_of_schemas_are_not_asked_for_in_one_turn(

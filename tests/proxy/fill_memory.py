@@ -26,7 +26,7 @@ from sqlcache.plan.plans import Preparation
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.variables import NEW_SESSIONS_RIGHTS, Settings
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.catalog.server import Server
+from sqlcache.sql.catalog.server import Incarnation, Server
 from sqlcache.sql.facts import BaseTable, Facts, Scope
 from sqlcache.sql.names import TableName
 
@@ -51,7 +51,7 @@ class Tables:
     async def renew(self, catalog: Catalog, scope: Scope) -> Catalog:
         return self._catalog
 
-    async def has_ended(self, connection: int) -> bool:
+    async def has_ended(self, connection: int, server: Incarnation, since: float) -> bool:
         return False
 
     def cut(self) -> bool:

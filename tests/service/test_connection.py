@@ -19,6 +19,7 @@ from sqlcache.service import connection as module
 from sqlcache.service.connection import ServiceConnection
 from sqlcache.service.opening import rows_of
 from sqlcache.settings import Settings
+from sqlcache.sql.catalog.server import Incarnation
 from sqlcache.upstream_errors import UpstreamErrors
 from tests.fakes.full_table import no_more_files
 
@@ -185,15 +186,46 @@ async def test_who_asks_if_a_connection_has_ended_and_has_lost_his_own_logs_in_a
 ) -> None:
     url = f"mysql://{upstream.user}:{upstream.password}@{upstream.address}"
     connection = connection_to(url)
-    assert await connection.has_ended(NEVER)
+    server = (await connection.load())[0].server.incarnation
+    assert await connection.has_ended(NEVER, server, 0)
     async with connection._check.asking() as own:
         number = own.thread_id()
     await asyncio.to_thread(upstream.sql, f"KILL {number}")
     with pytest.raises(UpstreamError):
-        await connection.has_ended(number)
+        await connection.has_ended(number, server, 0)
     async with asyncio.timeout(10):
-        while not await connection.has_ended(number):
+        while not await connection.has_ended(number, server, 0):
             await asyncio.sleep(0.01)
+    connection.close()
+
+
+async def test_of_another_server_than_the_one_that_it_was_to_no_connection_is_known_to_have_ended(
+    upstream: PrivateSqlServer,
+) -> None:
+    url = f"mysql://{upstream.user}:{upstream.password}@{upstream.address}"
+    connection = connection_to(url)
+    identity, (earliest, latest) = (await connection.load())[0].server.incarnation
+    it = Incarnation(identity, (earliest, latest))
+    before = Incarnation(identity, (earliest - 10, latest - 10))
+    assert not await connection.has_ended(NEVER, before, 0)
+    assert not await connection.has_ended(NEVER, Incarnation("another", it.began), 0)
+    assert await connection.has_ended(NEVER, it, 0)
+    connection.close()
+
+
+async def test_nor_by_who_was_there_before_it(
+    mariadb: PrivateSqlServer, mysql: PrivateSqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address may have led to another server by then."""
+    loop = asyncio.get_running_loop()
+    connection = connection_to(f"mysql://{mariadb.user}:{mariadb.password}@{mariadb.address}")
+    server = (await connection.load())[0].server.incarnation
+    before = loop.time()
+    assert await connection.has_ended(NEVER, server, before)
+    url = f"mysql://{mysql.user}:{mysql.password}@{mysql.address}"
+    moved = connection_to(url)
+    monkeypatch.setattr(connection._logins, "_upstream", moved._logins._upstream)
+    assert not await connection.has_ended(NEVER, server, loop.time())
     connection.close()
 
 
@@ -201,9 +233,10 @@ async def test_who_may_not_see_if_a_connection_has_ended_keeps_his_own(
     upstream: PrivateSqlServer,
 ) -> None:
     connection = connection_to(upstream.service_url)
+    server = (await connection.load())[0].server.incarnation
     async with connection._check.asking() as own:
         number = own.thread_id()
-    assert not await connection.has_ended(NEVER)
+    assert not await connection.has_ended(NEVER, server, 0)
     async with connection._check.asking() as own:
         assert own.thread_id() == number
     connection.close()

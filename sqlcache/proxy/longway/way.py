@@ -7,6 +7,7 @@ from functools import partial
 from time import perf_counter
 
 from sqlcache.cache.engine import Engine
+from sqlcache.cache.fence import IsOver
 from sqlcache.errors import ConnectionLost, WriteRefused
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.constants import ER_UNKNOWN_ERROR, Command
@@ -144,12 +145,12 @@ class LongWay:
             raise ConnectionLost("the server has ended a session that it could not begin")
         self.standing.refresh_context()
 
-    def close(self, connection: int) -> None:
-        """The session ends, whatever is under way. `connection`: the number of its connection to
-        MySQL, which may still be at a write."""
+    def close(self, is_over: IsOver) -> None:
+        """The session ends, whatever is under way. `is_over` tells whether its connection to MySQL,
+        which may still be at a write, is known to have ended."""
         if self._looks_again is not None:
             self._looks_again.cancel()
-        self._writes.abandon(connection)
+        self._writes.abandon(is_over)
         self.straight.close()
         if self.standing.has_begun:
             self.standing.own.leave()

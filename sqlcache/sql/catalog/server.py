@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from string import ascii_lowercase, ascii_uppercase
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sqlcache.sql.facts import SELF_CONTAINED_ENGINES
 from sqlcache.sql.names import TableName, TableRef
@@ -28,6 +28,22 @@ CLOCKS_DIFFER_S = 1.0
 _ASCII_LOWERED = str.maketrans(ascii_uppercase, ascii_lowercase)
 _TOO_LONG = 65  # characters, for a name
 _BEYOND_UTF8MB3 = re.compile("[\U00010000-\U0010ffff]")
+
+
+class Incarnation(NamedTuple):
+    """A server from one start to the next. `began`: between which times that was."""
+
+    identity: str
+    began: tuple[float, float]
+
+    def may_be(self, other: "Incarnation") -> bool:
+        """Whether it is this one, looked at another time."""
+        return self.identity == other.identity and began_together(self.began, other.began)
+
+
+def began_together(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Whether who began between these times may be who began between the others."""
+    return one[0] <= other[1] + CLOCKS_DIFFER_S and other[0] <= one[1] + CLOCKS_DIFFER_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +91,11 @@ class Server:
     tells_commits: bool = field(default=False, compare=False)
     tells_columns: bool = field(default=True, compare=False)
     rewrites: bool = False
+
+    @property
+    def incarnation(self) -> Incarnation:
+        """Which one it is, and since when."""
+        return Incarnation(self.identity, self.began)
 
     @property
     def has_one_snapshot(self) -> bool:

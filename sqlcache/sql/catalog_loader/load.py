@@ -7,13 +7,13 @@ from sqlcache.driver import aiomysql
 from sqlcache.errors import UpstreamError
 from sqlcache.service.opening import rows_of
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.catalog.server import Flavour
+from sqlcache.sql.catalog.server import Flavour, Incarnation
 from sqlcache.sql.catalog.stored import Stored
 from sqlcache.sql.catalog_loader.code import load_routines, load_triggers
 from sqlcache.sql.catalog_loader.columns import load_columns
 from sqlcache.sql.catalog_loader.rows import text_of
 from sqlcache.sql.catalog_loader.selection import FEW_TABLES
-from sqlcache.sql.catalog_loader.server import greet, load_server
+from sqlcache.sql.catalog_loader.server import greet, incarnation, load_server
 from sqlcache.sql.catalog_loader.tables import load_cascades, load_relations
 from sqlcache.sql.facts import EVERYWHERE, Facts, Scope
 from sqlcache.sql.routines import Routine
@@ -78,8 +78,9 @@ async def load_schemas(connection: aiomysql.Connection) -> frozenset[str]:
     return frozenset(text_of(name) for (name,) in await rows_of(connection, _SCHEMAS))
 
 
-async def has_ended(own: aiomysql.Connection, connection: int) -> bool:
-    """Whether the server has no connection of this number any more, as one of one's `own` sees.
+async def has_ended(own: aiomysql.Connection, connection: int, server: Incarnation) -> bool:
+    """Whether the server has no connection of this number any more, as one of one's `own` sees,
+    which may be to another.
 
     A connection that was killed, or lost, is listed for as long as its statement runs. Known only
     to who sees all of them, and by their own numbers: not through what gives connections others.
@@ -87,6 +88,8 @@ async def has_ended(own: aiomysql.Connection, connection: int) -> bool:
     Raises: UpstreamError where one's own is lost.
     """
     try:
+        if not server.may_be(await incarnation(own)):
+            return False
         sees_all = await rows_of(own, _FOR_WHO_HAS_PROCESS)
         listed = await rows_of(own, f"{_CONNECTIONS} WHERE ID IN ({own.thread_id()}, {connection})")
     except UpstreamError:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from sqlcache.driver import aiomysql
 from sqlcache.service.opening import rows_of
-from sqlcache.sql.catalog.server import Flavour, Server
+from sqlcache.sql.catalog.server import Flavour, Incarnation, Server
 from sqlcache.sql.catalog_loader.rows import text_of
 from sqlcache.sql.facts import LEADING_TO_NONE_BUT_THESE
 from sqlcache.sql.routines import Routine
@@ -73,13 +73,23 @@ class Greeting(NamedTuple):
 
 async def greet(connection: aiomysql.Connection) -> Greeting:
     """Which server it is, and what the account may there."""
-    told = {text_of(name): text_of(value) for name, value in await rows_of(connection, _SERVER)}
+    told = await _told(connection)
     return Greeting(
         told,
         _version(told["version"]),
         "mariadb" if "mariadb" in told["version"].lower() else "mysql",
         _lacking(text_of(line) for (line,) in await rows_of(connection, "SHOW GRANTS")),
     )
+
+
+async def incarnation(connection: aiomysql.Connection) -> Incarnation:
+    """The same of any connection as `Server.incarnation`."""
+    told = await _told(connection)
+    return Incarnation(_identity(told), await began(connection))
+
+
+async def _told(connection: aiomysql.Connection) -> dict[str, str]:
+    return {text_of(name): text_of(value) for name, value in await rows_of(connection, _SERVER)}
 
 
 async def load_server(
