@@ -32,9 +32,12 @@ class UpstreamCheck:
         it is what the one before has come to, if there was one; or what other logins have met
         since, for that may be long ago. Raises: UpstreamError."""
         first = self._connection is None and self._unwell is None
-        if self._looking is None:
-            self._looking = asyncio.create_task(self._look())
-        await asyncio.wait([self._looking], timeout=None if first else _PATIENCE_S)
+        looking = self._looking
+        if looking is None:
+            looking = self._looking = asyncio.create_task(self._look())
+        await asyncio.wait([looking], timeout=None if first else _PATIENCE_S)
+        if looking.done() and not looking.cancelled():
+            looking.result()  # else a fault of its own would pass for MySQL's health
         unwell = self._unwell or (self._logins.trouble if self._looking is not None else None)
         if unwell is not None:
             raise type(unwell)(str(unwell)) from unwell.__cause__
@@ -84,7 +87,7 @@ class UpstreamCheck:
             try:
                 async with Patience(self._timeout_s):
                     yield self._connection
-            except (UpstreamError, aiomysql.MySQLError, OSError, TimeoutError) as error:
+            except Exception as error:
                 self._close()
                 lost = UpstreamError(f"MySQL does not answer: {error!r}")
                 self._logins.failed(lost)

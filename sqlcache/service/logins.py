@@ -36,7 +36,7 @@ async def login_rules(connection: aiomysql.Connection) -> Settings:
         own = dict(await _rows(connection, _OWN_CHARACTER_SET))
         expired = await _let_in_with_expired_passwords(connection, shown)
         numbers = " ".join(str(number) for (number,) in await _rows(connection, _COLLATIONS))
-    except (aiomysql.MySQLError, OSError) as error:
+    except Exception as error:  # as in `rows_of`
         raise UpstreamError(f"what becomes of logins cannot be read: {error}") from error
     name = "character_set_client"
     taken = own[name] == _CHOSEN != shown[name] or _takes_all(shown["version"])

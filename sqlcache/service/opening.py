@@ -200,6 +200,10 @@ async def connect_service(
             ) from error
         why = f": {error.__cause__}" if isinstance(error.__cause__, OSError) else ""
         raise UpstreamError(f"no connection to {address} as {user!r}: {error}{why}") from error
+    except Exception as error:  # whatever the driver makes of such bytes
+        raise UpstreamError(
+            f"no connection to {address} as {user!r}: what answers there speaks no MySQL: {error!r}"
+        ) from error
 
 
 def _is_about_the_account(error: Exception) -> bool:
@@ -218,6 +222,6 @@ async def rows_of(connection: aiomysql.Connection, query: str) -> list[Row]:
             while more := await cursor.fetchmany(_ROWS_A_TURN):
                 rows += more
                 await asyncio.sleep(0)  # what has come is read without a pause
-    except (aiomysql.MySQLError, OSError) as error:
+    except Exception as error:  # of an answer that is none the driver makes whatever it may
         raise UpstreamError(f"sqlcache's own query failed: {error}; it was: {query}") from error
     return rows

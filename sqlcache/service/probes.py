@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from sqlcache.driver import aiomysql
-from sqlcache.errors import ProtocolError, UpstreamError
 from sqlcache.metrics import Metrics
 from sqlcache.patience import Patience
 from sqlcache.service.pipeline import Done, Pipeline, Rows
@@ -24,7 +23,6 @@ _FIRST_PAUSE_S = 1.0
 _SLOW = 0.4  # of the time; MySQL ends what takes half of it
 _LONGEST_PAUSE_S = 30.0
 _ER_UNKNOWN_SYSTEM_VARIABLE = 1193
-_LOST = (UpstreamError, aiomysql.MySQLError, OSError, TimeoutError, ProtocolError)
 
 
 def session_for_probes(limit_s: float) -> list[str]:
@@ -131,7 +129,7 @@ class Prober:
                 except BaseException:
                     connection.close()
                     raise
-        except _LOST as error:
+        except Exception as error:
             self._rest(error)
         finally:
             self._opening = None

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from http import HTTPStatus
 from pathlib import Path
+from threading import Timer
+from typing import cast
 
 import httpx
 import pymysql
@@ -16,6 +18,7 @@ import pytest
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache, wait_until
 from tests.coherence.sessions import ask
 from tests.conftest import ProxyFactory
+from tests.fakes.middleman import Middleman
 from tests.servers import kill_sessions
 
 MOST = 10
@@ -158,6 +161,25 @@ def test_a_mysql_that_is_full_is_a_reason_too(relay: PrivateSqlcache, own: Priva
         wait_until(lambda: status(relay) == HTTPStatus.SERVICE_UNAVAILABLE, LOGIN_S, "no")
         assert "Too many connections" in str(relay.readiness()["problems"])
     wait_until(lambda: status(relay) == HTTPStatus.OK, LOGIN_S, "yes")
+
+
+def test_what_speaks_no_mysql_is_a_reason_too(
+    own: PrivateMariaDB, proxy: ProxyFactory, memcached: PrivateMemcached
+) -> None:
+    """Such as the port of its X protocol. At the start it is waited for that this changes."""
+    with Middleman(own) as between:
+        between.greet_with(b"\5\0\0\0\x0b\x08\x05\x1a\0")
+        greeting = Timer(2, between.greet_with, [None])
+        greeting.start()
+        relay = proxy(cast(PrivateMariaDB, between), memcached, upstream__connect_timeout_s=5)
+        greeting.join()
+        assert status(relay) == HTTPStatus.OK
+        between.greet_with(b"\5\0\0\0\x0b\x08\x05\x1a\0")
+        between.cut()
+        wait_until(lambda: status(relay) == HTTPStatus.SERVICE_UNAVAILABLE, LOGIN_S, "no")
+        assert "speaks no MySQL" in str(relay.readiness()["problems"])
+        between.greet_with(None)
+        wait_until(lambda: status(relay) == HTTPStatus.OK, LOGIN_S, "yes")
 
 
 def test_an_address_of_no_memcached_is_merely_wrong(

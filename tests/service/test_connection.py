@@ -22,13 +22,14 @@ from sqlcache.settings import Settings
 from sqlcache.sql.catalog.server import Incarnation
 from sqlcache.upstream_errors import UpstreamErrors
 from tests.fakes.full_table import no_more_files
+from tests.fakes.middleman import Fault, Middleman
 
 NEVER = 2**31
 """A number that no connection has."""
 SLEEPS = "SELECT 1 FROM information_schema.processlist WHERE info LIKE 'SELECT SLEEP%'"
 
 
-def connection_to(url: str, **upstream: float) -> ServiceConnection:
+def connection_to(url: str, **upstream: float | str) -> ServiceConnection:
     metrics = Metrics()
     settings = {"upstream": {"url": url, **upstream}, "memcached": {"nodes": ["memory"]}}
     return ServiceConnection(Settings.model_validate(settings), metrics, UpstreamErrors(metrics))
@@ -112,6 +113,20 @@ async def test_a_query_that_fails_on_a_connection_that_does_not_loses_no_contact
     assert not connection.cut()
     assert "mysql" in await connection.schemas()
     connection.close()
+
+
+@pytest.mark.parametrize("asked", [b"FROM information_schema.SCHEMATA", b"password_lifetime"])
+async def test_what_is_no_answer_is_an_error_and_the_next_is_asked_on_another_connection(
+    upstream: PrivateSqlServer, asked: bytes
+) -> None:
+    with Middleman(upstream) as between:
+        connection = connection_to(between.service_url, tls="disabled")
+        catalog, _ = await connection.load()
+        between.set_trap(asked, Fault.GARBAGE)
+        with pytest.raises(UpstreamError):
+            await (connection.load() if b"password" in asked else connection.schemas())
+        assert await connection.schemas() >= catalog.schemas
+        connection.close()
 
 
 async def test_a_reading_that_takes_too_long_loses_no_contact_where_the_server_runs_on(

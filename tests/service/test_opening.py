@@ -79,6 +79,30 @@ async def test_a_port_nobody_listens_on_is_an_error_that_names_it() -> None:
         await connect_service("127.0.0.1", port, "u", "p", 10)
 
 
+@pytest.mark.parametrize(
+    "said",
+    {
+        "the greeting of its X protocol": b"\5\0\0\0\x0b\x08\x05\x1a\0",
+        "a greeting that is cut short": packet(0, b"\x0a9.7.0"),
+        "one that ends amid its numbers": packet(0, b"\x0a9.7.0\0abcdefghij"),
+        "an empty packet": packet(0, b""),
+        "another protocol": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    }.items(),
+    ids=lambda said: said[0],
+)
+async def test_what_speaks_no_mysql_is_an_error_that_names_its_address(
+    said: tuple[str, bytes],
+) -> None:
+    async def say(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(said[1])
+        writer.close()
+
+    async with await asyncio.start_server(say, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(UpstreamError, match=f"127.0.0.1:{port}"):
+            await connect_service("127.0.0.1", port, "u", "p", 10)
+
+
 async def test_a_server_that_never_speaks_is_given_up_in_time() -> None:
     gone = asyncio.Event()
 

@@ -21,6 +21,7 @@ from sqlcache.callbacks import told
 from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer
 from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
+from sqlcache.mysql.packets import packet
 from sqlcache.service import probes
 from sqlcache.service.opening import connect_service
 from sqlcache.service.pipeline import Rows
@@ -318,9 +319,9 @@ async def test_a_server_that_stands_still_is_not_asked_for_a_while(
         assert (logins, +metrics.probes) == (before, {"late": 1, "refused": 1})
 
 
-@pytest.mark.parametrize("reached", [False, True])
+@pytest.mark.parametrize("met", ["nobody", "an end", "no answer"])
 async def test_there_are_longer_and_longer_pauses_between_logins_that_bring_nothing(
-    upstream: PrivateSqlServer, monkeypatch: pytest.MonkeyPatch, reached: bool
+    upstream: PrivateSqlServer, monkeypatch: pytest.MonkeyPatch, met: str
 ) -> None:
     monkeypatch.setattr(probes, "_FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(probes, "_LONGEST_PAUSE_S", 0.08)
@@ -329,9 +330,11 @@ async def test_there_are_longer_and_longer_pauses_between_logins_that_bring_noth
 
     async def fail() -> aiomysql.Connection:
         times.append(time.monotonic())
-        if not reached:
+        if met == "nobody":
             raise UpstreamError("nobody there")
         connection = await connect()
+        if met == "no answer":
+            connection._reader.feed_data(packet(1, b""))
         connection._reader.feed_eof()
         return connection
 
