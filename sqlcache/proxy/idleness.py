@@ -30,7 +30,7 @@ class Idleness:
     def waits(self) -> bool:
         """Whether its client has had all its commands answered."""
         busy = self._way.course.now is not None or self._client.buffered_bytes > HEADER_BYTES
-        return self._client.intercept is not None and not busy
+        return self._client.intercept == self._way.straight.received and not busy
 
     def lasted_s(self, connected_s: float) -> float:
         """For how long it does so, of a client that is connected for so long."""

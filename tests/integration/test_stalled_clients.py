@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import ExitStack
+from typing import cast
 
 from sqlcache.demo.servers import PrivateSqlcache, PrivateSqlServer, wait_until
 from sqlcache.mysql.constants import Command
 from tests.conftest import ProxyFactory
-from tests.fakes.raw_client import Address, RawClient, packets_of
+from tests.fakes.middleman import Middleman
+from tests.fakes.raw_client import OLD, Address, RawClient, packets_of
 
 OPEN = "sqlcache_connections_open"
 IDLE_S = 6.0
@@ -118,6 +121,34 @@ def test_who_goes_on_with_a_command_is_not(upstream: PrivateSqlServer, proxy: Pr
         return True
 
     assert any(go_on() for _ in range(3)), "they paused each time"
+
+
+def test_who_waits_for_the_end_of_a_login_is_not_idle(
+    upstream: PrivateSqlServer, proxy: ProxyFactory, schema: str
+) -> None:
+    """As where a plugin asks others, or a person."""
+    upstream.connect().close()
+    with Middleman(upstream) as between, ExitStack() as stack:
+        relay = proxy(
+            cast(PrivateSqlServer, between),
+            "memory",
+            proxy__idle_timeout_s=IDLE_S,
+            proxy__login_timeout_s=60,
+        )
+        new = stack.enter_context(RawClient(relay))
+        new.read_greeting()
+        changing = stack.enter_context(logged_in(relay, upstream))
+        between.stop_reading()
+        new.send(packets_of(new.response(upstream.user, upstream.password, schema, OLD), 1))
+        user = bytes((Command.CHANGE_USER,)) + upstream.user.encode() + b"\0\0\0\x2d\0"
+        changing.command(user + changing.plugin.encode() + b"\0")
+        time.sleep(1.5 * IDLE_S)
+        told = json.loads(relay.fetch("/api/sessions"))["items"]
+        between.read_again()
+        assert [each["state"] for each in told] == ["busy", "busy"]
+        for each in (new, changing):
+            each.authenticate(upstream.password)
+        assert reached(relay) == 0
 
 
 def test_who_stops_amid_a_change_of_user_has_as_long_as_at_a_login(
