@@ -95,6 +95,8 @@ class Authentication:
         self._command_waits = False
         self._answers: asyncio.Task[None] | None = None
         self._password: bytes | None = None  # until the server's public key has come
+        self.next_id = 1
+        """The sequence id of the next packet for the client, behind the last of a login."""
         self.client_broke_off = False
         """Whether it was for the client that the connection to the server was ended."""
 
@@ -128,11 +130,13 @@ class Authentication:
                     got = untracked(got) if self._upstream.hides_tracking else got
                     admit(got[3] + self._shift & 0xFF)
                 self._client.write(_shifted(got, self._shift))
+                self.next_id = got[3] + self._shift + 1
                 if self._answer_due and self._command_waits:
                     raise _out_of_order()
                 if got[HEADER_BYTES:][:1] == bytes((_ERR,)):
                     raise LoginRefused("the server refuses the login", error_code(got))
                 if is_ok:
+                    self.next_id = 1
                     return got
         finally:
             self._client.intercept = self._password = None
@@ -196,11 +200,16 @@ class Authentication:
                 raise _out_of_order()
             self._command_waits = True
             await asyncio.get_running_loop().create_future()
-        got = await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
+        got = await self.read_packet()
         if not (got[3] - self._shift) & 0xFF:  # as it would be for the server
             raise _out_of_order()
         self._answer_due = False
         return got
+
+    async def read_packet(self) -> bytes:
+        """The client's next packet. Raises: ConnectionLost; ProtocolError."""
+        self.next_id = (await self._client.peek(HEADER_BYTES))[3] + 1
+        return await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
 
     def _ask_for_public_key(self, got: bytes) -> None:
         """The client has sent its password: keeps it for the moment until the key comes."""

@@ -109,6 +109,11 @@ class LoginRelay:
         """Whether the client has said no word to the server yet."""
         return not self._answered
 
+    @property
+    def next_id(self) -> int:
+        """The sequence id of what is said to the client next, in a login or first to a command."""
+        return 0 if self._authentication is None else self._authentication.next_id
+
     def unanswered(self) -> Channel | None:
         """The connection to the server, as it was when that had greeted, if it is unanswered."""
         if self._answered:
@@ -127,7 +132,7 @@ class LoginRelay:
         authentication = Authentication(self._client, self._upstream, greeting.nonce)
         self._authentication = authentication
         async with Patience(_FIRST_WORD_S):
-            first, answer = await self._read_answer()
+            first, answer = await self._read_answer(authentication)
         self._added = self._not_asked_for(greeting, first)
         self._upstream.hides_tracking = bool(self._added)
         asks_for_tls = answer is not first
@@ -215,24 +220,24 @@ class LoginRelay:
         self._client.write(packet(first[3], offer(payload, greeting, tls=tls)))
         return greeting
 
-    async def _read_answer(self) -> tuple[bytes, bytes]:
+    async def _read_answer(self, authentication: Authentication) -> tuple[bytes, bytes]:
         """The client's first packet, and its handshake response, which is the same or, where it
         asked for TLS, came after that."""
-        first = await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
+        first = await authentication.read_packet()
         if len(first) == HEADER_BYTES + SSL_REQUEST_BYTES:
-            return first, await self._start_client_tls(first)
+            await self._start_client_tls(first)
+            answer = await authentication.read_packet()
+            return first, packet(answer[3], begun_by(first[HEADER_BYTES:], answer[HEADER_BYTES:]))
         if self._client_tls.required:
             self._refuse(first, ER_SECURE_TRANSPORT_REQUIRED, _TLS_REQUIRED)
         return first, first
 
-    async def _start_client_tls(self, request: bytes) -> bytes:
-        """TLS with the client, which asks for it; returns its handshake response."""
+    async def _start_client_tls(self, request: bytes) -> None:
+        """TLS with the client, which asks for it."""
         context = self._client_tls.context
         if context is None or not read_capabilities(request[HEADER_BYTES:]) & Capability.SSL:
             raise ProtocolError("the client asks for TLS, which was not offered")
         await self._client.start_tls(context, server_side=True)
-        answer = await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
-        return packet(answer[3], begun_by(request[HEADER_BYTES:], answer[HEADER_BYTES:]))
 
     async def _start_upstream_tls(
         self, greeting: Greeting, first: bytes, answer: bytes, client_has_it: bool

@@ -162,7 +162,8 @@ class Session:
             log.error("session ended client=%s error=%s", address, error, extra={"kind": "write"})
         except ProtocolError as error:
             log.warning("session ended client=%s error=%s", self._client.address(), error)
-            self._client.write(err_packet(1, ER_MALFORMED_PACKET, str(error), "HY000"))
+            what = err_packet(self._logins.next_id, ER_MALFORMED_PACKET, str(error), "HY000")
+            self._client.write(what)
         finally:
             self._signs.end()
             if self._standing.has_begun and self._upstream.closed and not self._upstream.odd_answer:

@@ -220,6 +220,40 @@ def test_an_execution_that_is_numbered_out_of_order_is_refused_as_the_server_doe
     assert refusals[0] == refusals[1] != b""
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        packets_of(b"GET / HTTP/1.1", 1),
+        packets_of(b"GET / HTTP/1.1", 7),
+        packets_of(bytes(1 << 20), 1)[:1_000],
+        packets_of(struct.pack("<IIB23x", Capability.SSL, 1 << 30, COLLATION), 1),
+    ],
+    ids=["no login", "another's turn", "too long", "TLS that was not offered"],
+)
+def test_what_is_wrong_with_a_login_is_told_in_its_turn(
+    relay: PrivateSqlcache, sent: bytes
+) -> None:
+    with RawClient(relay) as client:
+        client.read_greeting()
+        client.send(sent)
+        sequence, refusal = client.read_packet()
+    assert (sequence, refusal[0]) == (sent[3] + 1, 0xFF)
+
+
+def test_so_is_a_command_that_came_in_place_of_an_answer(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache
+) -> None:
+    with RawClient(relay) as client:
+        client.read_greeting()
+        answer = client.response(upstream.user, "", "", OLD)
+        answer = answer.replace(client.plugin.encode(), b"another_one")
+        client.send(packets_of(answer, 1) + UPDATE)
+        asked = client.read_packet()
+        assert (asked[0], asked[1][0]) == (2, 0xFE)
+        sequence, refusal = client.read_packet()
+    assert (sequence, refusal[0]) == (3, 0xFF)
+
+
 # --- capabilities that are claimed --------------------------------------------------------------
 
 
