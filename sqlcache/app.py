@@ -42,11 +42,15 @@ from sqlcache.proxy.slow_reads import SlowReads
 from sqlcache.rules import policy_of
 from sqlcache.service.connection import Service, ServiceConnection
 from sqlcache.service.probes import Prober
-from sqlcache.settings import DAY_S, Settings
+from sqlcache.settings import Settings
 from sqlcache.tls import client_tls, upstream_tls
 from sqlcache.upstream_errors import UpstreamErrors
 
 _PROVEN_SOON_S = 5.0
+_OUTAGE_IN_MEMORY_S = 60.0
+"""The embedded store cannot be away, and a pause of the process is not to be taken for that. But it
+may forget what is looked at eight times in an outage, where all its memory is in use; half of one
+later it is used again."""
 
 
 class App:
@@ -135,7 +139,7 @@ class App:
             self.metrics,
             Limits(
                 max_statement_bytes=proxy.max_statement_bytes,
-                max_entry_bytes=self._settings.cache.max_entry_bytes,
+                max_entry_bytes=self._settings.max_entry_bytes,
                 login_timeout_s=proxy.login_timeout_s,
                 keepalive_s=upstream.keepalive_s,
                 straight=proxy.straight_path,
@@ -346,8 +350,8 @@ def nodes_of(settings: Settings, round_trips: Histogram | None = None) -> list[N
 def _cluster(settings: Settings, metrics: Metrics) -> Cluster:
     memcached = settings.memcached
     nodes = nodes_of(settings, metrics.memcached_seconds)
-    if memcached.in_memory:  # it can neither be away nor forget to say so
-        return Cluster(nodes, outage_s=DAY_S, reach_s=0)
+    if memcached.in_memory:
+        return Cluster(nodes, outage_s=_OUTAGE_IN_MEMORY_S, reach_s=0)
     reach_s = memcached.reconnect_max_s + memcached.connect_timeout_s
     return Cluster(nodes, outage_s=memcached.outage_s, reach_s=reach_s)
 

@@ -40,6 +40,7 @@ LISTS: Final = ("rules", "routines")
 
 _NEAR_BYTES: Final = 67_108_864
 _MEMORY_BYTES: Final = 268_435_456
+_LARGEST_ENTRY_SHARE: Final = 4
 _STATEMENTS_BYTES: Final = 100_663_296
 _LEAST_STATEMENTS_BYTES: Final = 1_048_576
 _KEPT_BYTES: Final = 256 << 20
@@ -573,7 +574,11 @@ class CacheSettings(_Section):
         description="An entry's longest life; writes end it sooner.",
     )
     max_entry_bytes: int = Field(
-        default=16_000_000, ge=1, description="Longer responses are not stored."
+        default=16_000_000,
+        ge=1,
+        description="Longer responses are not stored. With"
+        ' `memcached.nodes = ["memory"]` none is that would take more than a quarter of'
+        " `memcached.memory_bytes`.",
     )
     near_bytes: Annotated[int | None, OrAuto] = Field(
         default=None,
@@ -892,6 +897,14 @@ class Settings(_Section):
     def memory_bytes(self) -> int:
         """What the embedded store may hold."""
         return self.automatic()["memcached.memory_bytes"]
+
+    @property
+    def max_entry_bytes(self) -> int:
+        """The longest response that is stored."""
+        longest = self.cache.max_entry_bytes
+        if self.memcached.in_memory:
+            longest = min(longest, self.memory_bytes // _LARGEST_ENTRY_SHARE)
+        return longest
 
     @property
     def kept_bytes(self) -> int:

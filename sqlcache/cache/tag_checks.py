@@ -291,6 +291,7 @@ class TagChecks:
         """A node without its copy of the root has forgotten all it knew, fences too."""
         health = self._cluster.health_of(node)
         if not health.recovered:
+            log.warning("memcached node has no version of everything any more node=%s", node)
             health.distrust(self._loop.time(), forgot=True)
 
     def _planned_under(self, tag: Tag, version: bytes) -> bool:

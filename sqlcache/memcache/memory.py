@@ -5,7 +5,9 @@ Laws:
 - `ItemStore` answers each request exactly as memcached does; a differential test against the real
   one holds it to that. Where versions differ it follows the newer one.
 - Time is whole seconds, as in memcached: an item stored for one second may be gone at once.
-- The items never take more than `max_bytes`: the least recently used ones go first.
+- The items never take more than `max_bytes`: the least recently used ones go first, of those with a
+  TTL. What was stored without one lasts, as long as such items take half of it at most: however
+  many answers come and go, what tells that they are right stays.
 
 Source: memcached's doc/protocol.txt, "Meta Commands", and memcached 1.6.18 where it is silent.
 """
@@ -67,7 +69,9 @@ class ItemStore:
     __slots__ = (
         "_cas",
         "_clock",
-        "_items",
+        "_fleeting",
+        "_lasting",
+        "_lasting_bytes",
         "_max_bytes",
         "_max_item_bytes",
         "evictions",
@@ -87,12 +91,14 @@ class ItemStore:
         self._max_item_bytes = max_item_bytes
         self._clock = clock
         self._cas = 0
-        # The least recently used item first.
-        self._items: OrderedDict[bytes, _Item] = OrderedDict()
+        # With a TTL, and without; the least recently used item first.
+        self._fleeting: OrderedDict[bytes, _Item] = OrderedDict()
+        self._lasting: OrderedDict[bytes, _Item] = OrderedDict()
+        self._lasting_bytes = 0
 
     def __len__(self) -> int:
         """How many items are held, expired ones that nobody has asked for since among them."""
-        return len(self._items)
+        return len(self._fleeting) + len(self._lasting)
 
     def execute(self, payload: bytes) -> list[Reply]:
         """Carry out the requests in `payload`, in order.
@@ -137,15 +143,15 @@ class ItemStore:
             self._put(key, item)
             won = True
         else:
-            self._items.move_to_end(key)
+            self._like(item).move_to_end(key)
         created = won
         returned: list[bytes] = []
         for letter, token in flags.tokens.items():
             match letter:
                 case b"T":
-                    item.expires_at_s = self._expiry(int(token))
+                    self._touch(key, item, int(token))
                 case b"N" if created:
-                    item.expires_at_s = self._expiry(int(token))
+                    self._touch(key, item, int(token))
                 case b"R" if not created and not item.won and item.expires_at_s:
                     won |= item.expires_at_s - self._now_s() < int(token)
                 case b"k" | b"O":
@@ -189,7 +195,7 @@ class ItemStore:
         match mode:
             case b"E":
                 if old is not None:
-                    self._items.move_to_end(key)
+                    self._like(old).move_to_end(key)
                     return b"NS"
                 return b"HD"
             case b"A" | b"P":
@@ -226,13 +232,13 @@ class ItemStore:
             self._drop(key)
             return b"HD", None, flags.echo()
         if b"T" in flags.tokens:
-            item.expires_at_s = self._expiry(flags.number(b"T"))
+            self._touch(key, item, flags.number(b"T"))
         item.stale, item.won = True, False
         item.cas = self._next_cas()
         return b"HD", None, flags.echo()
 
     def _find(self, key: bytes) -> _Item | None:
-        item = self._items.get(key)
+        item = self._fleeting.get(key) or self._lasting.get(key)
         if item is not None and item.expires_at_s and item.expires_at_s <= self._now_s():
             self._drop(key)
             return None
@@ -242,16 +248,38 @@ class ItemStore:
         """Hold `item` under `key` in place of any other, and let old items go to make room."""
         self._drop(key)
         item.cas = self._next_cas()
-        self._items[key] = item
-        self.used_bytes += _footprint(key, item)
-        while self.used_bytes > self._max_bytes and len(self._items) > 1:
-            self._drop(next(iter(self._items)))
+        self._hold(key, item)
+        while self.used_bytes > self._max_bytes and len(self) > 1:
+            first, second = self._fleeting, self._lasting
+            if self._lasting_bytes > self._max_bytes // 2:
+                first, second = second, first
+            oldest = next(iter(first), key)
+            self._drop(next(iter(second)) if oldest == key else oldest)
             self.evictions += 1
 
+    def _touch(self, key: bytes, item: _Item, ttl_s: int) -> None:
+        """Have `item`, which is held under `key`, live so long from now."""
+        self._drop(key)
+        item.expires_at_s = self._expiry(ttl_s)
+        self._hold(key, item)
+
+    def _hold(self, key: bytes, item: _Item) -> None:
+        self._like(item)[key] = item
+        self._count(item, _footprint(key, item))
+
     def _drop(self, key: bytes) -> None:
-        item = self._items.pop(key, None)
+        item = self._fleeting.pop(key, None) or self._lasting.pop(key, None)
         if item is not None:
-            self.used_bytes -= _footprint(key, item)
+            self._count(item, -_footprint(key, item))
+
+    def _like(self, item: _Item) -> OrderedDict[bytes, _Item]:
+        """The items that go in turn with this one."""
+        return self._fleeting if item.expires_at_s else self._lasting
+
+    def _count(self, item: _Item, more_bytes: int) -> None:
+        self.used_bytes += more_bytes
+        if not item.expires_at_s:
+            self._lasting_bytes += more_bytes
 
     def _next_cas(self) -> int:
         self._cas += 1

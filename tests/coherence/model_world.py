@@ -395,7 +395,7 @@ class World:
         """The items with this name are forgotten; tags that are fenced where these may be lost."""
         evicted = False
         for node in self.nodes.values():
-            for key in [key for key in node.store._items if self._named(key) == name]:
+            for key in [key for key in _keys_on(node) if self._named(key) == name]:
                 if self.shape.loses_fences or not self._is_fenced(node, key):
                     node.store._drop(key)
                     evicted = True
@@ -431,7 +431,7 @@ class World:
 
     def evictable(self) -> list[str]:
         """The names of the items there are."""
-        keys = [key for node in self.nodes.values() for key in node.store._items]
+        keys = [key for node in self.nodes.values() for key in _keys_on(node)]
         return sorted({name for name in map(self._named, keys) if name is not None})
 
     # Time and motion.
@@ -657,7 +657,7 @@ class World:
 
     def _is_fenced(self, node: MemcachedNode, key: bytes) -> bool:
         tag = self.names.get(key, "").startswith("tag ")
-        return tag and bool(read_log(node.store._items[key].value).fences)
+        return tag and bool(read_log(node.store._lasting[key].value).fences)
 
     # The end.
 
@@ -689,3 +689,7 @@ class World:
 
     def note(self, what: str) -> None:
         self.history.append(f"{self.now - 1000:8.3f} {what}")
+
+
+def _keys_on(node: MemcachedNode) -> list[bytes]:
+    return [*node.store._fleeting, *node.store._lasting]

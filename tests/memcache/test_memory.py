@@ -13,6 +13,7 @@ from sqlcache.errors import CacheUnavailable, ProtocolError
 from sqlcache.memcache.memory import ItemStore, MemoryNode
 from sqlcache.memcache.protocol import (
     META_NOOP,
+    Mode,
     Reply,
     ReplyParser,
     meta_delete,
@@ -269,20 +270,61 @@ def test_the_least_recently_used_items_make_room_for_new_ones() -> None:
     assert store.evictions == 2
 
 
+@pytest.mark.parametrize("touched", [False, True])
+def test_what_has_no_ttl_outlives_whatever_has_one(touched: bool) -> None:
+    store = ItemStore(max_bytes=100_000)
+    store.execute(meta_set(b"log", b"x" * 1000, ttl_s=60 if touched else 0))
+    store.execute(meta_get(b"log", b"T0"))
+    for number in range(1000):
+        store.execute(meta_set(b"%d" % number, b"x" * 1000, ttl_s=60))
+    assert store.execute(meta_get(b"log"))[0][0] == b"VA"
+    assert store.execute(meta_get(b"999"))[0][0] == b"VA"
+    store.execute(meta_get(b"log", b"T60"))  # from here on it has one
+    for number in range(100):
+        store.execute(meta_set(b"%d" % number, b"x" * 1000, ttl_s=60))
+    assert store.execute(meta_get(b"log"))[0][0] == b"EN"
+
+
+def test_of_what_has_no_ttl_the_least_recently_used_goes_where_it_takes_half() -> None:
+    store = ItemStore(max_bytes=100_000)
+    for number in range(1000):
+        store.execute(meta_get(b"0"))
+        store.execute(meta_set(b"%d" % number, b"x" * 100, ttl_s=0))
+        store.execute(meta_set(b"answer-%d" % number, b"x" * 1000, ttl_s=60))
+    lasting = [n for n in range(1000) if store.execute(meta_get(b"%d" % n))[0][0] == b"VA"]
+    assert lasting == [0, *range(1001 - len(lasting), 1000)]
+    assert len(lasting) in range(80, 110)
+    answers = [n for n in range(1000) if store.execute(meta_get(b"answer-%d" % n))[0][0] == b"VA"]
+    assert answers == list(range(1000 - len(answers), 1000))
+    assert len(answers) in range(30, 40)
+
+
 @given(
     requests=st.lists(
-        st.tuples(st.integers(0, 20), st.sampled_from("SAD"), st.integers(0, 900)), max_size=60
+        st.tuples(
+            st.integers(0, 20),
+            st.sampled_from("SADT"),
+            st.integers(0, 900) | st.just(3000),
+            st.sampled_from([0, 60]),
+        ),
+        max_size=60,
     )
 )
-def test_the_items_never_take_more_than_they_may(requests: list[tuple[int, str, int]]) -> None:
+def test_the_items_never_take_more_than_they_may(
+    requests: list[tuple[int, str, int, int]],
+) -> None:
     store = ItemStore(max_bytes=4000)
-    for number, what, size in requests:
+    for number, what, size, ttl_s in requests:
         key = b"%d" % number
         if what == "D":
             store.execute(meta_delete(key))
+        elif what == "T":
+            store.execute(meta_get(key, b"T%d" % ttl_s))
         else:
-            mode = b"S" if what == "S" else b"A"
-            store.execute(meta_set(key, b"x" * size, mode=mode, ttl_s=0))  # type: ignore[arg-type]
+            mode: Mode = b"S" if what == "S" else b"A"
+            stored = store.execute(meta_set(key, b"x" * size, mode=mode, ttl_s=ttl_s))
+            assert len(store.execute(meta_get(key, b"v"))) == 1
+            assert what == "A" or stored == store.execute(meta_get(key, b""))
         assert store.used_bytes <= 4000
     store.execute(b"".join(meta_delete(b"%d" % number) for number in range(21)))
     assert (store.used_bytes, len(store)) == (0, 0)

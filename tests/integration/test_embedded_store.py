@@ -1,0 +1,45 @@
+"""The store of `memcached.nodes = ["memory"]`, with less room than what is asked for takes."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from sqlcache.demo.servers import PrivateSqlServer
+from tests.coherence.sessions import Session, ask, count, run
+from tests.conftest import ProxyFactory
+
+MEMORY_BYTES = 8_000_000
+
+
+def with_rows(session: Session, rows: int) -> None:
+    run(session, "CREATE TABLE small (id INT PRIMARY KEY, v INT) ENGINE=InnoDB")
+    run(session, "INSERT INTO small VALUES (1, 42)")
+    run(session, "CREATE TABLE big (id INT PRIMARY KEY, b MEDIUMBLOB) ENGINE=InnoDB")
+    for number in range(rows):
+        run(session, f"INSERT INTO big VALUES ({number}, REPEAT('a', 1000000))")
+
+
+def test_answers_are_stored_on_after_more_has_come_than_there_is_room_for(
+    upstream: PrivateSqlServer, schema: str, proxy: ProxyFactory
+) -> None:
+    relay = proxy(upstream, "memory", memcached__memory_bytes=MEMORY_BYTES)
+    account = {"user": upstream.user, "password": upstream.password, "database": schema}
+    with closing(relay.connect(autocommit=True, **account)) as session:
+        with_rows(session, 10)
+
+        def is_hit() -> bool:
+            ask(session, "SELECT v FROM small WHERE id = 1")
+            before = count(relay, "hits")
+            assert ask(session, "SELECT v FROM small WHERE id = 1") == 42
+            return count(relay, "hits") > before
+
+        assert is_hit()
+        for _ in range(3):
+            for number in range(10):
+                assert len(ask(session, f"SELECT b FROM big WHERE id = {number}")) == 1_000_000
+        assert is_hit()
+        # More in one answer than there is room for altogether.
+        run(session, "SELECT b FROM big")
+        assert is_hit()
+        assert relay.metrics()["sqlcache_memcached_nodes_away"] == 0
+        assert count(relay, "fill_declined") == 1
