@@ -12,7 +12,7 @@ Laws:
 Source: memcached's doc/protocol.txt, "Meta Commands".
 """
 
-from collections.abc import Iterator
+from operator import length_hint
 from typing import Final, Literal, TypeAlias
 
 from sqlcache.errors import ProtocolError
@@ -60,6 +60,8 @@ _SMALL_SIZES: Final = {b"%d" % size: size for size in range(2048)}
 
 # A key, an opaque and every flag memcached returns fit with room to spare.
 _MAX_LINE_BYTES: Final = 2048
+
+_LONG_BYTES: Final = 131_072
 
 
 def meta_get(key: bytes, flags: bytes = b"v") -> bytes:
@@ -190,8 +192,10 @@ class ReplyParser:
             self._held.clear()
             self._held_bytes = 0
 
-        # Cutting everything at once in C and then putting values that contain a line end back
-        # together is twice as fast as looking for one line end at a time.
+        if len(data) > _LONG_BYTES:
+            return self._replies_from(data, 0)
+        # Cutting everything at once in C is twice as fast as looking for one line end at a time,
+        # but where values are long, or have many line ends of their own.
         lines = data.split(b"\r\n")
         tail = lines.pop()
         replies: list[Reply] = []
@@ -207,10 +211,11 @@ class ReplyParser:
                 if size is None:
                     size = _size(size_text, line)
                 value = next(remaining, None)
-                if value is None or len(value) != size:
-                    value = self._rejoined(line, size, value, remaining, tail)
-                    if value is None:
-                        return replies
+                if value is None or len(value) != size:  # cut amid it, or not all here
+                    before = lines[: -length_hint(remaining) - (1 if value is None else 2)]
+                    return replies + self._replies_from(
+                        data, sum(map(len, before)) + 2 * len(before)
+                    )
                 append((b"VA", value, flags))
             else:
                 append(_rare_reply(line))
@@ -218,24 +223,30 @@ class ReplyParser:
             self._hold(tail)
         return replies
 
-    def _rejoined(
-        self, line: bytes, size: int, first: bytes | None, remaining: Iterator[bytes], tail: bytes
-    ) -> bytes | None:
-        """The value of `size` bytes cut at its own line ends; None, and held, if not all here."""
-        if first is None:
-            parts, joined_bytes = [], -2
-        else:
-            parts, joined_bytes = [first], len(first)
-            while joined_bytes < size and (part := next(remaining, None)) is not None:
-                parts.append(part)
-                joined_bytes += 2 + len(part)
-        if joined_bytes == size:
-            return b"\r\n".join(parts)
-        # Were the value's end among the bytes at hand, the cut would have been made there.
-        if joined_bytes > size or joined_bytes + 2 + len(tail) >= size + 2:
-            raise ProtocolError(f"memcached's value does not end where it said: {line[:80]!r}")
-        self._hold(b"\r\n".join([line, *parts, tail]), len(line) + 2 + size + 2)
-        return None
+    def _replies_from(self, data: bytes, at: int) -> list[Reply]:
+        """The replies from there on, one at a time: each value is passed over by its size."""
+        replies: list[Reply] = []
+        while (end := data.find(b"\r\n", at)) >= 0:
+            line = data[at:end]
+            begin = end + 2
+            if line[:3] == b"VA ":
+                size_text, _, flags = line[3:].partition(b" ")
+                end = begin + _size(size_text, line)
+                if len(data) < end + 2:
+                    self._hold(data[at:], end + 2 - at)
+                    return replies
+                if data[end : end + 2] != b"\r\n":
+                    raise ProtocolError(
+                        f"memcached's value does not end where it said: {line[:80]!r}"
+                    )
+                replies.append((b"VA", data[begin:end], flags))
+                begin = end + 2
+            else:
+                replies.append(_BARE_REPLIES.get(line) or _rare_reply(line))
+            at = begin
+        if at < len(data):
+            self._hold(data[at:])
+        return replies
 
     def _hold(self, data: bytes, needed_bytes: int = 0) -> None:
         """Keep the start of a reply until `needed_bytes` of it are here."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import socket
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from sqlcache.demo.servers import PrivateMemcached
 from sqlcache.errors import ProtocolError
+from sqlcache.memcache import protocol
 from sqlcache.memcache.protocol import (
     MAX_TTL_S,
     META_NOOP,
@@ -18,6 +20,9 @@ from sqlcache.memcache.protocol import (
     meta_get,
     meta_set,
 )
+from tests.costs import costs_at_most
+
+LONG_BYTES = protocol._LONG_BYTES
 
 FLAGS = st.sampled_from([b"", b"c12", b"c12 t-1", b"kabc Oq1 W", b"t30 s5 Z X"])
 # Line ends and things that look like replies are what values must be able to hold.
@@ -110,8 +115,9 @@ def test_replies_are_the_same_wherever_the_stream_is_cut(
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=10)))
     parser = ReplyParser()
     parsed = []
-    for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
-        parsed += parser.feed(stream[start:end])
+    with patch.object(protocol, "_LONG_BYTES", data.draw(st.sampled_from([0, 30, LONG_BYTES]))):
+        for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+            parsed += parser.feed(stream[start:end])
     assert parsed == replies
 
 
@@ -133,6 +139,18 @@ def test_a_large_value_in_many_pieces_takes_time_in_proportion_to_its_size() -> 
     for start in range(0, len(stream), 512):
         replies += parser.feed(stream[start : start + 512])
     assert replies == [(b"VA", value, b"c1")]
+
+
+@pytest.mark.parametrize("size", [60_000, 1_000_000])
+def test_a_value_full_of_line_ends_costs_what_any_other_does(size: int) -> None:
+    def fed(value: bytes) -> None:
+        stream = (b"VA %d t60\r\n%b\r\n" % (size, value)) * 16
+        parser = ReplyParser()
+        pieces = [stream[at : at + 262_144] for at in range(0, len(stream), 262_144)]
+        assert sum(len(parser.feed(piece)) for piece in pieces) == 16
+
+    plain, ends = b"ab" * (size // 2), b"\r\n" * (size // 2)
+    assert costs_at_most(4, lambda: fed(ends), lambda: fed(plain))
 
 
 @pytest.mark.parametrize(
@@ -188,7 +206,8 @@ def test_rubbish_is_told_from_replies_alike_wherever_it_is_cut(
 ) -> None:
     cut = data.draw(st.integers(0, len(stream)))
     whole = outcome(ReplyParser(), [stream])
-    assert outcome(ReplyParser(), [stream[:cut], stream[cut:]]) == whole
+    with patch.object(protocol, "_LONG_BYTES", data.draw(st.sampled_from([0, 5, LONG_BYTES]))):
+        assert outcome(ReplyParser(), [stream[:cut], stream[cut:]]) == whole
 
 
 def test_memcached_answers_a_value_too_large_and_the_pipeline_goes_on(
