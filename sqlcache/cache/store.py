@@ -28,6 +28,8 @@ from sqlcache.metrics import Metrics
 Told = Callable[[bool], None]
 _TOO_LONG: Reply = (NOT_STORED, None, b"")
 """Where not all parts could be stored."""
+_AT_ONCE_BYTES = 2_000_000
+"""So much of parts is sent, or asked for, before others have their turn on the same connection."""
 
 
 def _nobody(stored: bool) -> None:
@@ -63,6 +65,8 @@ class EntryStore:
         self._metrics = metrics
         self._max_item_bytes = max_item_bytes - seal.size_bytes
         self._compress_over_bytes = compress_over_bytes
+        self._parts_at_once = max(_AT_ONCE_BYTES // max_item_bytes, 1)
+        self._storing_parts = asyncio.Lock()
         self._records = Records(cluster, keyspace)
         self._storing: set[asyncio.Task[None]] = set()
         self._unpacking: dict[bytes, _Unpacking] = {}  # by key; each ends when its nodes do
@@ -136,12 +140,14 @@ class EntryStore:
         also: Sequence[Request],
         told: Told,
     ) -> None:
-        replies = await self._cluster.ask(pieces)
-        refused = any(reply is not None and reply[0] != STORED for reply in replies)
-        if refused or None in replies:
-            await self._cluster.ask(also)
-            self._told(read, None, _TOO_LONG if refused else None, told)
-            return
+        for begins in range(0, len(pieces), self._parts_at_once):
+            async with self._storing_parts:
+                replies = await self._cluster.ask(pieces[begins : begins + self._parts_at_once])
+            refused = any(reply is not None and reply[0] != STORED for reply in replies)
+            if refused or None in replies:
+                await self._cluster.ask(also)
+                self._told(read, None, _TOO_LONG if refused else None, told)
+                return
         replies = await self._cluster.ask([item, *also])
         self._told(read, entry, replies[0], told)
 
@@ -210,9 +216,12 @@ class EntryStore:
         body: bytes | None = item[len(versions) :]
         if count:
             keys = self._part_keys(read, fill_id, count)
-            replies = await self._cluster.ask([(key, meta_get(key)) for key in keys])
-            if None in replies:
-                return UNREACHABLE
+            replies: list[Reply | None] = []
+            for begins in range(0, count, self._parts_at_once):
+                some = keys[begins : begins + self._parts_at_once]
+                replies += await self._cluster.ask([(key, meta_get(key)) for key in some])
+                if None in replies:
+                    return UNREACHABLE
             body = parts.join(map(self._opened, keys, replies), fill_id)
         body = None if body is None else parts.unpack(body)
         if body is None:

@@ -13,7 +13,8 @@ from sqlcache.cache.leases import Lease
 from sqlcache.cache.outcomes import DISTRUSTED, UNREACHABLE, Hit
 from sqlcache.cache.parts import parts_of
 from sqlcache.cache.reads import Freshness, Read
-from sqlcache.memcache.connection import Done
+from sqlcache.demo.servers import PrivateMemcached
+from sqlcache.memcache.connection import Done, NodeConnection
 from sqlcache.memcache.memory import MemoryNode
 from sqlcache.metrics import Metrics
 from tests.cache.engines import (
@@ -73,6 +74,41 @@ async def test_an_entry_outlives_that_the_node_of_a_part_is_away() -> None:
     assert await engine.obtain(read) is UNREACHABLE
     two.away = False
     assert await answer_to(engine, read) == answer
+    await engine.close()
+
+
+async def test_an_entry_may_be_longer_than_what_may_be_on_its_way_at_once(
+    memcached: PrivateMemcached,
+) -> None:
+    node = NodeConnection(
+        *("one", memcached.host, memcached.port),
+        timeout_s=20,
+        max_outstanding_bytes=3_000_000,
+    )
+    engine = await engine_on(node)
+    reads = [read_of(engine, "orders", text=b"SELECT %d" % number) for number in range(3)]
+    answer = bytes(range(256)) * 40_000
+    await asyncio.gather(*(filled(engine, read, answer) for read in reads))
+    for read in reads:
+        assert await answer_to(engine, read) == answer
+    await engine.close()
+    await node.close()
+
+
+async def test_others_have_their_turn_between_the_parts_of_an_entry() -> None:
+    counts: list[int] = []
+
+    class Watched(Node):
+        def submit(self, payload: bytes, count: int, done: Done) -> None:
+            counts.append(payload.count(b" test:p"))
+            super().submit(payload, count, done)
+
+    engine = await engine_on(Watched())
+    read = read_of(engine, "orders")
+    await filled(engine, read, bytes(15_000_000))
+    assert await answer_to(engine, read) == bytes(15_000_000)
+    assert sum(counts) == 2 * 16
+    assert max(counts) == 2
     await engine.close()
 
 
