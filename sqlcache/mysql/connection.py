@@ -185,6 +185,18 @@ class Channel:
         """Whether the peer is slow to take what was written; see `drain`."""
         return self._writable is not None
 
+    @property
+    def encrypts(self) -> bool:
+        """Whether what is written is sent as a copy of its own."""
+        return self._tls is not None
+
+    def when_caught_up(self, do: Callable[[], None]) -> None:
+        """Does this as soon as the peer is not slow to take what was written, or has gone."""
+        if self._writable is None:
+            do()
+        else:
+            self._writable.add_done_callback(lambda _: do())
+
     async def read(self, at_most: int | None = None) -> bytes:
         """The bytes at hand, at least one. Raises: ConnectionLost."""
         await self._at_least(1)

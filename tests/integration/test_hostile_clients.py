@@ -486,11 +486,7 @@ def test_a_client_that_does_not_send_its_file_keeps_no_fence_up_when_mysql_has_g
 def test_what_is_read_ahead_of_clients_is_bounded(
     upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, slow: RawClient, schema: str
 ) -> None:
-    def resident_mb() -> float:
-        status = Path(f"/proc/{relay.pid}/status").read_text()
-        return int(status.partition("VmRSS:")[2].split()[0]) / 1024
-
-    before = resident_mb()
+    before = resident_mb(relay)
     run(reader, f"CREATE PROCEDURE q() BEGIN {LONG}; {LONG}; {LONG}; {LONG}; {LONG}; END")
     account = upstream.user, upstream.password, schema
     clients = [RawClient.logged_in(relay, *account, FLAGS) for _ in range(3)]
@@ -501,12 +497,56 @@ def test_what_is_read_ahead_of_clients_is_bounded(
     peaks = []
     for each in clients:
         each.wait_for_bytes()
-        peaks.append(resident_mb())
+        peaks.append(resident_mb(relay))
     for each in clients:
         assert rows_of(each, 6) == 5 * ROWS
-        peaks.append(resident_mb())
+        peaks.append(resident_mb(relay))
         each.close()
     assert max(peaks) - before < 150, (before, peaks)
+
+
+CROWDED = 'sqlcache_bypasses_total{reason="too much that clients have not read"}'
+
+
+def test_what_clients_do_not_read_of_hits_is_bounded(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, slow: RawClient, schema: str
+) -> None:
+    """An answer that is too long to be near is put together for each of them."""
+    account = upstream.user, upstream.password, schema
+    read = f"{LONG} LIMIT {FILLED}"
+
+    def is_stored() -> bool:
+        before = relay.metrics()["sqlcache_hits_total"]
+        slow.query(read)
+        assert rows_of(slow, 1) == FILLED
+        return relay.metrics()["sqlcache_hits_total"] > before
+
+    wait_until(is_stored, 10, "a hit")
+    before = resident_mb(relay)
+    with ExitStack() as stack:
+        clients = [
+            stack.enter_context(RawClient.logged_in(relay, *account, FLAGS)) for _ in range(45)
+        ]
+        for each in clients:
+            each.query(read)
+            each.wait_for_bytes()
+        wait_until_nothing_more_is_told(relay)
+        assert resident_mb(relay) - before < 256 + 150
+        assert relay.metrics()[CROWDED] > 0
+        for each in clients[:25]:
+            each.close()
+        for each in clients[25:]:
+            assert rows_of(each, 1) == FILLED
+        crowded = relay.metrics()[CROWDED]
+        for each in clients[25:]:
+            each.query(read)
+            assert rows_of(each, 1) == FILLED
+        assert relay.metrics()[CROWDED] == crowded
+
+
+def resident_mb(relay: PrivateSqlcache) -> float:
+    status = Path(f"/proc/{relay.pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 def peak_mb(relay: PrivateSqlcache) -> float:
@@ -562,10 +602,6 @@ def test_little_is_held_of_what_clients_send_that_have_not_logged_in(
 def test_nothing_is_held_of_what_was_answered(
     upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, schema: str
 ) -> None:
-    def resident_mb() -> float:
-        status = Path(f"/proc/{relay.pid}/status").read_text()
-        return int(status.partition("VmRSS:")[2].split()[0]) / 1024
-
     sessions = 40
     with ExitStack() as clients:
         account = upstream.user, upstream.password, schema
@@ -574,10 +610,10 @@ def test_nothing_is_held_of_what_was_answered(
             for _ in range(sessions)
         ]
         connected[0].sql(f"DO '{'x' * 1_000_000}'")
-        before = resident_mb()
+        before = resident_mb(relay)
         for each in connected[1:]:
             each.sql(f"DO '{'x' * 1_000_000}'")
-        assert resident_mb() - before < sessions * 0.5
+        assert resident_mb(relay) - before < sessions * 0.5
 
 
 # --- statements that nobody ends ----------------------------------------------------------------

@@ -41,6 +41,17 @@ def test_who_takes_all_the_room_takes_none_from_short_answers() -> None:
     assert not kept(100_000, room).fits
 
 
+def test_an_answer_that_many_are_sent_takes_room_once_until_the_last_has_it() -> None:
+    room, one, other = Room(3 * MB), bytes(2 * MB), bytearray(2 * MB)
+    assert all(room.take_for(one, 2 * MB) for _ in range(3))
+    assert not room.take_for(other, 2 * MB)
+    for _ in range(2):
+        room.give_back_of(one, 2 * MB)
+        assert not room.take_for(other, 2 * MB)
+    room.give_back_of(one, 2 * MB)
+    assert room.take_for(other, 2 * MB)
+
+
 def test_what_is_too_long_gives_its_room_back() -> None:
     room = Room(3 * MB)
     long = ResponseCopy(MB, room)

@@ -31,6 +31,7 @@ from sqlcache.sql.lexer import Lexed
 
 _NO_HIT_WANTED = NotCacheable.since("the client wants no hit")
 _PINS_TOO_MUCH = "without the rows that it asks for"
+_CROWDED = Bypass("too much that clients have not read")
 _CATALOG_CHANGED = NotCacheable.since("catalog changed")
 
 
@@ -112,7 +113,7 @@ class Reading:
             if not isinstance(first, Lease) and own.view.may_have_kept(read):
                 first = first or await self._engine.look(read)
                 if kept := own.view.kept(read, first):
-                    self._answer(command, read, Hit(kept, 0))
+                    await self._answer(command, meaning, read, Hit(kept, 0))
                     return
         got = first if isinstance(first, Lease) else await self._obtain(read, first)
         checks = self._checks
@@ -123,7 +124,7 @@ class Reading:
             got = await own.serve(own.view, read, got)
         match got:
             case Hit():
-                self._answer(command, read, got)
+                await self._answer(command, meaning, read, got)
             case Bypass():
                 self._go_past(command, got)
                 await self._running.execute(command, meaning, read=read)
@@ -191,12 +192,14 @@ class Reading:
             self._go_past(command, planned)
             await self._running.execute(command, meaning)
 
-    def _answer(self, command: ClientCommand, read: Read, hit: Hit) -> None:
-        """Answers from an entry."""
+    async def _answer(self, command: ClientCommand, meaning: Meaning, read: Read, hit: Hit) -> None:
+        """Answers from an entry; or MySQL does, which waits for a client that is slow to read."""
         prepared = self._meanings.prepared(command)
         status, execution = self._standing.state.status, command.execution
-        answered = self._hits.answer(command.data, read, hit, status, prepared, execution)
-        assert answered
+        if not self._hits.answer(command.data, read, hit, status, prepared, execution):
+            hit.value = b""  # it is not to be held meanwhile, by whomever
+            self._go_past(command, _CROWDED)
+            await self._running.execute(command, meaning, read=read)
 
     async def fill(
         self,

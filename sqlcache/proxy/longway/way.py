@@ -93,7 +93,7 @@ class LongWay:
         )
         self.straight = self.standing.straight = StraightPath(
             *(client, upstream, engine, metrics, self.last, diagnostics, self.meanings, writes),
-            self._handles,
+            *(self._handles, for_entries),
             turned=self.standing.turned,
             checks=self._checks,
             max_entry_bytes=limits.max_entry_bytes,

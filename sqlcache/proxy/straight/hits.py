@@ -1,6 +1,8 @@
 """Hits: commands that are answered from the cache."""
 
+import asyncio
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 
 from sqlcache.cache import entry
@@ -18,16 +20,18 @@ from sqlcache.plan.prepared import Execution, Prepared
 from sqlcache.proxy.checks import Checks
 from sqlcache.proxy.diagnostics import Diagnostics
 from sqlcache.proxy.last_command import LastCommand
+from sqlcache.proxy.room import Room
 from sqlcache.proxy.straight.terms import Terms
 from sqlcache.proxy.transaction import TransactionView
 
 
 class Hits:
-    """Those of one session, whichever way they are found. `meanings`: what it has prepared."""
+    """Those of one session, whichever way they are found. `meanings`: what it has prepared. `room`
+    is for what clients have not read of long ones."""
 
     __slots__ = (
-        *("_client", "_diagnostics", "_embedded", "_last", "_meanings", "_metrics", "_terms"),
-        *("find_at_once", "look_up"),
+        *("_client", "_diagnostics", "_embedded", "_last", "_meanings", "_metrics", "_room"),
+        *("_terms", "find_at_once", "look_up"),
     )
 
     def __init__(
@@ -39,6 +43,7 @@ class Hits:
         diagnostics: Diagnostics,
         meanings: Meanings,
         metrics: Metrics,
+        room: Room,
         *,
         checks: Checks | None,
         embedded: bool,
@@ -49,6 +54,7 @@ class Hits:
         self._diagnostics = diagnostics
         self._meanings = meanings
         self._metrics = metrics
+        self._room = room
         self._embedded = embedded
         self.look_up: Callable[[Read, Waiter], None] = (checks or engine).lookup
         self.find_at_once: Callable[[Read], Hit | None] = (checks or engine).at_once
@@ -61,6 +67,8 @@ class Hits:
             return False
         answer = entry.answer_of(hit.value, hit.versions_bytes, self._terms.status)
         if answer is None:
+            return False
+        if len(answer[0]) > self._client.buffer_bytes and not self._has_room_for(answer[0]):
             return False
         self._tell(read, hit, answer, packet, packet)
         return True
@@ -101,23 +109,37 @@ class Hits:
         execution: Execution | None,
     ) -> bool:
         """Answers a command from an entry, for a session with this status; False if it is
-        packed."""
+        packed, or there is no room for an answer that its client takes its time to read."""
         answer = entry.answer_of(hit.value, hit.versions_bytes, status)
         if answer is None:
             return False
+        if prepared is not None and prepared.recounts(entry.columns_of(answer[0])):
+            flag = Status.METADATA_CHANGED
+            answer = entry.answer_of(hit.value, hit.versions_bytes, status, also=flag)
+            assert answer is not None
+        if len(answer[0]) > self._client.buffer_bytes and not self._has_room_for(answer[0]):
+            return False
         again = text = packet
-        if prepared is not None:
-            if prepared.recounts(entry.columns_of(answer[0])):
-                flag = Status.METADATA_CHANGED
-                answer = entry.answer_of(hit.value, hit.versions_bytes, status, also=flag)
-                assert answer is not None
-            if execution is not None:
-                before = prepared.last_hit
-                again = prepared.was_hit(packet, execution)
-                if before is None or len(again) != len(before) or execution.new_way:
-                    self._meanings.weigh(prepared)
-                text = prepared.lexed.canonical
+        if prepared is not None and execution is not None:
+            before = prepared.last_hit
+            again = prepared.was_hit(packet, execution)
+            if before is None or len(again) != len(before) or execution.new_way:
+                self._meanings.weigh(prepared)
+            text = prepared.lexed.canonical
         self._tell(read, hit, answer, again, text)
+        return True
+
+    def _has_room_for(self, packets: bytes | memoryview) -> bool:
+        """Whether these, which are long, may be written in this turn of the event loop, though the
+        client may not read them."""
+        client, size = self._client, len(packets)
+        kept: object = packets.obj if isinstance(packets, memoryview) else packets
+        if client.encrypts:
+            kept = object()
+        if not self._room.take_for(kept, size):
+            return False
+        read = partial(self._room.give_back_of, kept, size)
+        asyncio.get_running_loop().call_soon(client.when_caught_up, read)
         return True
 
     def _tell(

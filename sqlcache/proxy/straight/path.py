@@ -28,6 +28,7 @@ from sqlcache.proxy.checks import Checks
 from sqlcache.proxy.diagnostics import Diagnostics
 from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES, Handles
 from sqlcache.proxy.last_command import LastCommand
+from sqlcache.proxy.room import Room
 from sqlcache.proxy.straight.ahead import Ahead
 from sqlcache.proxy.straight.course import Course, callback
 from sqlcache.proxy.straight.exchange import Exchange, Turned, is_read_at_once
@@ -62,6 +63,7 @@ class StraightPath:
         meanings: Meanings,
         writes: Writes,
         handles: Handles,
+        room: Room,
         *,
         turned: Turned,
         checks: Checks | None,
@@ -78,7 +80,7 @@ class StraightPath:
         shadow = checks is not None and checks.shadow
         self.ahead = Ahead(upstream, terms, writes.held_back, shadow=shadow)
         self.hits = Hits(
-            *(client, engine, terms, last, diagnostics, meanings, metrics),
+            *(client, engine, terms, last, diagnostics, meanings, metrics, room),
             checks=checks,
             embedded=embedded,
         )
