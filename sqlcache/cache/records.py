@@ -49,13 +49,15 @@ class Records:
         gathered, self._gathered = self._gathered, {}
         lines: dict[bytes, bytes] = {}
         ttl_s = 0
-        for tag_set, reads in gathered.items():
+        for tag_set, reads in reversed(gathered.items()):
             told = b"".join(map(_line, reads))
             ttl_s = max(ttl_s, *(read.freshness.ttl_s for read in reads))
             for tag in tag_set.tag_names:
                 if tag.table:
                     key = self._keyspace.recorded(tag.schema, tag.table)
-                    lines[key] = lines.get(key, b"") + told
+                    later = lines.get(key, b"")
+                    if len(later) < _LIST_BYTES:
+                        lines[key] = told + later
         requests: list[Request] = []
         for key, told in lines.items():
             requests += [(key, each) for each in meta_append(key, told, ttl_s=ttl_s)]

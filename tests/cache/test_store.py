@@ -253,6 +253,31 @@ async def test_an_entry_of_too_many_parts_is_not_stored_and_no_error(
     await engine.close()
 
 
+async def test_no_more_is_written_of_a_table_than_is_kept() -> None:
+    written: list[bytes] = []
+    key = KEYSPACE.recorded("shop", "orders")
+
+    class Watched(Node):
+        def submit(self, payload: bytes, count: int, done: Done) -> None:
+            if key in payload:
+                written.append(payload)
+            super().submit(payload, count, done)
+
+    engine = await engine_on(Watched())
+    reads = [
+        read_of(engine, "orders", f"t{number % 500}", text=b"SELECT %d" % number + b" " * 200)
+        for number in range(5_000)
+    ]
+    for read in reads:
+        engine._store._records.note(read)
+    async with asyncio.timeout(10):
+        while not written:
+            await asyncio.sleep(0.01)
+    assert reads[-1].key in written[0]
+    assert written[0].count(b" SELECT ") < 5_000 + 100, "once for each of the others"
+    await engine.close()
+
+
 async def test_what_hangs_on_a_table_is_recorded_within_bounds(node: Node, engine: Engine) -> None:
     for number in range(400):
         read = read_of(engine, "orders", text=b"SELECT %d" % number + b" " * 100)
