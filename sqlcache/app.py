@@ -47,6 +47,8 @@ from sqlcache.tls import client_tls, upstream_tls
 from sqlcache.upstream_errors import UpstreamErrors
 
 _PROVEN_SOON_S = 5.0
+_ITEM_OVERHEAD_BYTES = 512  # of an item, beside its value: its key, and what tells of it
+_LEAST_ITEM_BYTES = 1 << 20  # memcached's own limit by default, for items that are no answers
 _OUTAGE_IN_MEMORY_S = 60.0
 """The embedded store cannot be away, and a pause of the process is not to be taken for that. But it
 may forget what is looked at eight times in an outage, where all its memory is in use; half of one
@@ -330,7 +332,8 @@ def nodes_of(settings: Settings, round_trips: Histogram | None = None) -> list[N
     running event loop."""
     memcached = settings.memcached
     if memcached.in_memory:
-        return [MemoryNode("memory", max_bytes=settings.memory_bytes)]
+        largest = max(memcached.max_item_bytes + _ITEM_OVERHEAD_BYTES, _LEAST_ITEM_BYTES)
+        return [MemoryNode("memory", max_bytes=settings.memory_bytes, max_item_bytes=largest)]
     return [
         NodeConnection(
             str(address),

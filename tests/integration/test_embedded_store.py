@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from contextlib import closing
 
+import pytest
+
+from sqlcache.app import nodes_of
 from sqlcache.demo.servers import PrivateSqlServer
+from sqlcache.memcache.protocol import MAX_KEY_BYTES, STORED, meta_set
+from sqlcache.settings_sources import from_arguments
 from tests.coherence.sessions import Session, ask, count, run
 from tests.conftest import ProxyFactory
 
@@ -43,3 +48,20 @@ def test_answers_are_stored_on_after_more_has_come_than_there_is_room_for(
         assert is_hit()
         assert relay.metrics()["sqlcache_memcached_nodes_away"] == 0
         assert count(relay, "fill_declined") == 1
+
+
+@pytest.mark.parametrize("max_item_bytes", [1_024, 1_000_000, 4_000_000])
+async def test_it_takes_items_as_large_as_the_setting_says(max_item_bytes: int) -> None:
+    settings = from_arguments(
+        {
+            "upstream.url": "mysql://cat@127.0.0.1:1",
+            "memcached.nodes": ["memory"],
+            "memcached.max_item_bytes": max_item_bytes,
+        }
+    )
+    (node,) = nodes_of(settings)
+    key, log = b"k" * MAX_KEY_BYTES, b"l"
+    stores = meta_set(key, bytes(max_item_bytes), ttl_s=60), meta_set(log, bytes(65_536), ttl_s=0)
+    replies = await node.request(b"".join(stores), 2)
+    assert [status for status, _, _ in replies] == [STORED, STORED]
+    await node.close()
