@@ -77,10 +77,10 @@ def connect(
 
     `memcached` are the nodes' HOST:PORT, the same as those of all proxies and apps that are to
     share answers, with the same `prefix`; "memory" is a store of this cache alone.
-    `service_url` is the account that reads the catalog, where that of `url` may not see all
-    triggers and views. `session` are variables set on each connection. `rules` are those of
-    docs/settings.md, and `settings` any other settings by their path, such as {"cache.ttl_s": 600}
-    or {"upstream.tls": "verify-identity"}.
+    `service_url` is the account that reads the catalog of the same server, where that of `url` may
+    not see all triggers and views. `session` are variables set on each connection. `rules` are
+    those of docs/settings.md, and `settings` any other settings by their path, such as
+    {"cache.ttl_s": 600} or {"upstream.tls": "verify-identity"}.
 
     Raises: ConfigError.
     """
@@ -101,6 +101,11 @@ def connect(
     }
     checked = from_arguments({**given, **(settings or {})})
     account = from_arguments({**given, "upstream.url": place}).upstream
+    if checked.upstream.url.address != account.url.address:
+        raise ConfigError(
+            f"service_url = {checked.upstream.url}: expected an account of the server that url"
+            f" names, {account.url.address}"
+        )
     login = Login(
         address=checked.upstream.url.address,
         user=account.user,

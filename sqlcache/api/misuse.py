@@ -17,9 +17,10 @@ _BEFORE: Final = re.compile(
 _MOST_BEFORE: Final = 4_096
 _MAY_BE_MISUSED: Final = re.compile(
     r"(?:BEGIN|START|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|USE|SET|PREPARE|DEALLOCATE|LOCK|UNLOCK"
-    r"|CREATE)\b",
+    r"|CREATE|FLUSH|BACKUP|HANDLER)\b",
     re.IGNORECASE,
 )
+_LOCKS: Final = re.compile(r"(?:SELECT|DO)\b.*?\bGET_LOCK\b", re.IGNORECASE | re.DOTALL)
 _SHORT_BYTES: Final = 512
 """As long as a text may be that is read while others wait."""
 _LEVELS: Final = ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
@@ -38,9 +39,12 @@ async def refuse_on_pool(planner: Planner, session: EmbeddedSession, sql: str) -
             " use `async with cache.transaction() as tx`"
         )
     for_session = statement.kind is Kind.SESSION and not statement.changes_globals
-    if for_session or statement.locks is not None or statement.temporary_created:
+    by_name = "GET_LOCK" in statement.functions
+    locks = by_name or statement.locks is not None or statement.verb == "HANDLER"
+    if for_session or locks or statement.temporary_created:
+        what = "GET_LOCK()" if by_name else statement.verb
         raise UsageError(
-            f"{statement.verb} has no effect here, as each statement may run on another connection:"
+            f"{what} has no effect here, as each statement may run on another connection:"
             " use it in a transaction, or give `session=` or a database to `connect`"
         )
 
@@ -79,7 +83,8 @@ def _may_be_misused(sql: str) -> bool:
     before = _BEFORE.match(sql, 0, _MOST_BEFORE)
     begins = before.end() if before is not None else 0
     cut_short = len(sql) > _MOST_BEFORE and (begins == _MOST_BEFORE or sql.startswith("/*", begins))
-    return cut_short or _MAY_BE_MISUSED.match(sql, begins) is not None
+    locks = _LOCKS.match(sql, begins, begins + _MOST_BEFORE)
+    return cut_short or bool(locks or _MAY_BE_MISUSED.match(sql, begins))
 
 
 def check_pool(

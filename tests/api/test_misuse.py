@@ -69,6 +69,10 @@ async def test_a_transaction_is_begun_and_ended_by_its_block(cache: Cache, sql: 
         "LOCK TABLES product READ",
         "CREATE TEMPORARY TABLE mine (id INT)",
         "PREPARE s FROM 'SELECT 1'",
+        "SELECT GET_LOCK('here', 0)",
+        "DO 1, get_lock ('here', 0)",
+        "HANDLER product OPEN",
+        "FLUSH TABLES product WITH READ LOCK",
     ],
 )
 async def test_what_concerns_one_connection_is_refused_where_there_are_many(
@@ -76,7 +80,7 @@ async def test_what_concerns_one_connection_is_refused_where_there_are_many(
 ) -> None:
     with pytest.raises(UsageError, match="has no effect here"):
         await cache.execute(sql)
-    if not sql.startswith(("LOCK", "USE")):
+    if not sql.startswith(("LOCK", "USE", "FLUSH")):
         async with cache.transaction() as tx:
             await tx.execute(sql)
 
@@ -134,6 +138,9 @@ async def test_what_is_longer_than_any_statement_is_read_is_not_read_for_it(
 
 async def test_what_concerns_the_server_is_not(cache: Cache) -> None:
     await cache.execute("SET GLOBAL long_query_time = 10")
+    await cache.execute("FLUSH TABLES product")
+    assert await cache.fetch_value("SELECT IS_FREE_LOCK('here')") == 1
+    assert await cache.fetch_value("SELECT 'GET_LOCK'") == "GET_LOCK"
     await cache.execute("CREATE TABLE more (id INT)")
     await cache.execute("BEGIN; UPDATE product SET name = 'new' WHERE id = 0; COMMIT")
     assert await cache.fetch_value(READ) == "new"
@@ -234,6 +241,19 @@ async def test_a_service_account_that_does_not_work_is_an_error(
     wrong = f"mysql://nobody:wrong@{mariadb.address}"
     with pytest.raises(ConfigError, match=r"service_url: nobody@.* cannot read the catalog"):
         await open_cache(url=url_of(mariadb, shop), service_url=wrong)
+
+
+@pytest.mark.parametrize("place", ["127.0.0.1:3307", "db:3306", "127.0.0.1:3306?unix_socket=/s"])
+def test_a_service_account_of_another_server_is_an_error(place: str) -> None:
+    for one, other in (
+        (URL, f"mysql://s:p@{place}"),
+        (f"mysql://s:p@{place}", "mysql://a:p@127.0.0.1"),
+    ):
+        with pytest.raises(
+            ConfigError, match=r"service_url = .*: expected an account of the server"
+        ):
+            sqlcache.connect(one, memcached="memory", service_url=other)
+    sqlcache.connect(URL, memcached="memory", service_url="mysql://s:p@127.0.0.1")
 
 
 async def test_an_app_tested_without_servers_finds_only_its_own_statements() -> None:

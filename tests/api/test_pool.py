@@ -159,7 +159,8 @@ async def test_a_lock_by_name_is_left_to_nobody_however_often_it_is_taken(
     cache: Cache, mariadb: PrivateMariaDB, ask: str
 ) -> None:
     for _ in range(6):
-        assert await cache.fetch_value(ask, (0,) if "%" in ask else None) == 1
+        async with cache.transaction() as tx:
+            assert await tx.fetch_value(ask, (0,) if "%" in ask else None) == 1
         async with asyncio.timeout(20):
             while mariadb.sql("SELECT IS_FREE_LOCK('mine')") == ((0,),):
                 await asyncio.sleep(0.01)
