@@ -4,7 +4,8 @@ Two safe forms, chosen by the return annotation. One that says all (`list[Produc
 dataclasses or pydantic models, `dict[str, Decimal]`, ...) is followed by pydantic. Without one, or
 where it says Any, values are JSON in which what JSON lacks (tuples, bytes, dates, Decimal, ...) is
 marked. Neither runs code when it is read. A value that would come back as another one is refused
-when it is made.
+when it is made. That is not looked at where the app has named a codec: of an object of a class
+without an `__eq__` of its own nobody can tell.
 """
 
 import base64
@@ -267,7 +268,10 @@ class PickleCodec:
             )
 
     def encode(self, value: Any) -> bytes:
-        return pickle.dumps(value)
+        try:
+            return pickle.dumps(value)
+        except Exception as error:  # so may pickling
+            raise ValueError(f"it cannot be pickled: {error!r}") from error
 
     def decode(self, data: bytes) -> Any:
         try:
@@ -310,11 +314,13 @@ def _returned(function: Callable[..., Any], names_around: Mapping[str, Any] | No
 
 
 def encoded(codec: Codec, value: Any, name: str) -> bytes:
-    """The value's bytes. Raises: UsageError where it would not come back as it is."""
+    """The value's bytes. Raises: UsageError where it would not come back, or by a codec that an
+    annotation asks for, not as it is."""
     try:
         data = codec.encode(value)
         back = codec.decode(data)
-        same = _same(back, value) and (not isinstance(codec, TypedCodec) or _whole(back, value))
+        same = not isinstance(codec, PlainCodec | TypedCodec) or _same(back, value)
+        same = same and (not isinstance(codec, TypedCodec) or _whole(back, value))
     except (TypeError, ValueError) as error:
         raise UsageError(f"{name}: what it returned cannot be stored: {error}") from error
     if not same:

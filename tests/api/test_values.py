@@ -353,6 +353,21 @@ def test_pickle_has_to_be_asked_for_by_its_danger() -> None:
         codec.decode(b"?")
 
 
+class Unequal:
+    """As most classes are: equal to nothing but itself."""
+
+    def __init__(self, inside: object) -> None:
+        self.inside = inside
+
+
+def test_by_pickle_comes_back_what_nobody_can_compare() -> None:
+    codec = PickleCodec(i_trust_everyone_who_can_reach_memcached=True)
+    (back,) = codec.decode(encoded(codec, [Unequal(5)], "f"))
+    assert back.inside == 5
+    with pytest.raises(UsageError, match="cannot be stored"):
+        encoded(codec, Unequal(lambda: 5), "f")
+
+
 class Named(BaseModel):
     number: int = Field(alias="n")
 
