@@ -65,7 +65,7 @@ class Captures:
         return bool(self._cells) and (
             len(seen) != len(self._cells)
             or any(
-                cell.cell_contents is not was
+                not _is_set(cell) or cell.cell_contents is not was
                 for (_, cell), was in zip(self._cells, seen, strict=True)
             )
         )

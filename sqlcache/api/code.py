@@ -1,5 +1,6 @@
 """What stands for code in keys."""
 
+import inspect
 from collections.abc import Iterator
 from functools import lru_cache
 from types import CodeType
@@ -15,6 +16,10 @@ def code_digest(code: CodeType) -> bytes:
 
 def _code(code: CodeType) -> Iterator[bytes]:
     yield code.co_code
+    yield code.co_exceptiontable
+    variable = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    for count in (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, variable):
+        yield b"%d" % count
     for names in (code.co_names, code.co_varnames, code.co_freevars):
         yield digest(name.encode() for name in names)
     for const in code.co_consts:

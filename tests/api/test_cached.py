@@ -1346,6 +1346,19 @@ async def test_a_variable_around_it_may_change(cache: Cache) -> None:
     assert [await above(), cache.metrics.function_runs] == [0, 2]
 
 
+async def test_a_variable_around_it_may_be_no_more(cache: Cache) -> None:
+    least = 100
+
+    @cache.cached()
+    async def above() -> int:
+        return len(await cache.fetch_all("SELECT id FROM product WHERE id >= %s", (least,)))  # noqa: F821
+
+    assert await above() == 0
+    del least
+    with pytest.raises(NameError, match="least"):
+        await above()
+
+
 async def test_a_variable_of_a_function_in_it_is_not_the_one_around_it(cache: Cache) -> None:
     def reading(least: int) -> Any:
         @cache.cached()
@@ -1417,6 +1430,7 @@ async def test_functions_of_one_name_have_values_of_their_own(cache: Cache) -> N
     [
         (lambda n: n + 1, lambda n: n + 2),
         (lambda n, by=1: n + by, lambda n, by=2: n + by),
+        (lambda n: type(n) is int, lambda *n: type(n) is int),
         (int, abs),
         (partial(max, 1), partial(max, 2)),
         (partial(said, "of", "by"), partial(said, of="by")),
@@ -1427,7 +1441,8 @@ async def test_functions_of_one_name_have_values_of_their_own(cache: Cache) -> N
         *[[with_name_of(negative, partial(negative, plus=plus)) for plus in (1, 2)]],
     ],
     ids=[
-        *("lambdas of one name", "defaults", "builtins", "partials", "named or not", "methods"),
+        *("lambdas of one name", "defaults", "one or all arguments"),
+        *("builtins", "partials", "named or not", "methods"),
         *(
             "wrappers",
             "methods of wrappers",
