@@ -16,7 +16,7 @@ import decimal
 import re
 import struct
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,7 @@ from sqlcache.api.cache import Cache
 from sqlcache.api.pool import LAST_TO_OPEN, Driver
 from sqlcache.app import App
 from sqlcache.driver import aiomysql
-from sqlcache.errors import UpstreamError
+from sqlcache.errors import UpstreamError, UsageError
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Capability, Command, Status
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet, payload_bytes
@@ -113,7 +113,7 @@ class FakeMySQL:
     def __init__(self, database: str, tables: Iterable[str]) -> None:
         self.statements: list[str] = []
         """The statements it was sent, in order: what was answered from the cache is not there."""
-        self._answers: list[tuple[str, Any, Rows | BaseException, Sequence[str] | None]] = []
+        self._answers: list[tuple[str, Rows | BaseException, Sequence[str]]] = []
         names = [TableName(database, table) for table in tables]
         self._catalog = Catalog.of(
             Server(flavour="mysql", version=(8, 4, 0), lower_case_table_names=0),
@@ -131,9 +131,13 @@ class FakeMySQL:
         """From now on, answers this statement with these rows, or fails with this error's text.
 
         `sql` and `params` are as the app gives them. `columns` are the columns' names, by default
-        the names between SELECT and FROM.
+        the names between SELECT and FROM. Raises: UsageError where the parameters do not fit.
         """
-        self._answers.insert(0, (sql, params, rows, columns))
+        try:
+            statement = _bound(sql, params)
+        except (TypeError, ValueError, KeyError) as error:
+            raise UsageError(f"the parameters do not fit the statement: {error}") from error
+        self._answers.insert(0, (statement, rows, columns or _columns_in(sql)))
 
     # What sqlcache asks of its own connection.
 
@@ -187,11 +191,11 @@ class FakeMySQL:
     def _answer_to(self, statement: str) -> tuple[Rows, Sequence[str]] | None:
         """Rows and columns; None where it is to be done and has no rows. Raises: LookupError."""
         self.statements.append(statement)
-        for sql, params, rows, columns in self._answers:
-            if _bound(sql, params) == statement:
+        for answered, rows, columns in self._answers:
+            if answered == statement:
                 if isinstance(rows, BaseException):
                     raise LookupError(str(rows))
-                return rows, columns or _columns_in(sql)
+                return rows, columns
         if _READS.match(statement):
             raise LookupError(f"FakeMySQL was told no answer to: {statement}")
         return None
@@ -266,7 +270,7 @@ class _Session:
     def _follow_transaction(self, words: list[str]) -> None:
         if words[:1] in (["BEGIN"], ["START"]):
             self._status |= Status.IN_TRANS
-        elif words[:1] in (["COMMIT"], ["ROLLBACK"]):
+        elif words[:1] in (["COMMIT"], ["ROLLBACK"]) and "TO" not in words[1:3]:
             self._status &= ~Status.IN_TRANS
         elif words[:2] == ["SET", "AUTOCOMMIT"]:
             on = words[-1] not in ("0", "OFF")
@@ -279,8 +283,8 @@ class _Session:
         eof = struct.pack("<BHH", 0xFE, 0, self._status)
         payloads = [bytes((len(columns),))]
         for number, name in enumerate(columns):
-            values = [row[number] for row in rows if row[number] is not None]
-            payloads.append(_definition(name, type(values[0]) if values else str))
+            kinds = {type(row[number]) for row in rows if row[number] is not None}
+            payloads.append(_definition(name, _kind_of(kinds)))
         payloads.append(eof)
         payloads += [b"".join(map(_value, row)) for row in rows]
         payloads.append(eof)
@@ -299,6 +303,15 @@ def _greeting() -> bytes:
     )
 
 
+def _kind_of(kinds: Collection[type]) -> type:
+    """The type of a column with values of these."""
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    numbers = (bool, int, float, decimal.Decimal)  # each has room for those before it
+    among = [number for number in numbers if number in kinds]
+    return among[-1] if among and len(among) == len(kinds) else str
+
+
 def _definition(name: str, kind: type) -> bytes:
     number, charset = _TYPES.get(kind, _TEXT)
     texts = b"".join(map(_text, (b"def", b"", b"", b"", name.encode(), name.encode())))
@@ -310,7 +323,17 @@ def _value(value: Any) -> bytes:
         return b"\xfb"
     if isinstance(value, bool):
         value = int(value)
+    if isinstance(value, datetime.timedelta):
+        value = _time(value)
     return _text(value if isinstance(value, bytes) else str(value).encode())
+
+
+def _time(value: datetime.timedelta) -> str:
+    """As MySQL writes a TIME, which may be negative, or longer than a day."""
+    seconds, microseconds = divmod(abs(value) // datetime.timedelta(microseconds=1), 1_000_000)
+    sign = "-" if value < datetime.timedelta() else ""
+    part = f".{microseconds:06}" if microseconds else ""
+    return f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{part}"
 
 
 def _text(value: bytes) -> bytes:

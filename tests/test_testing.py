@@ -10,6 +10,7 @@ import aiomysql
 import pytest
 
 import sqlcache
+from sqlcache.errors import UsageError
 from sqlcache.testing import without_servers
 
 READ = "SELECT id, name FROM product WHERE shelf = %s"
@@ -73,3 +74,39 @@ async def test_what_it_was_not_told_is_an_error_that_says_so() -> None:
         with pytest.raises(aiomysql.MySQLError, match="disk full"):
             await cache.fetch_value("SELECT 1")
         assert (await cache.execute("UPDATE product SET name = 'x'")).rowcount == 1
+
+
+async def test_a_column_has_room_for_all_its_values() -> None:
+    hour = datetime.timedelta(hours=1)
+    rows = [
+        (1, True, decimal.Decimal(1), 1, 30 * hour),
+        (2.5, 7, 2, "x", -hour / 7_200_000),
+        (None, None, None, None, 26 * hour + hour / 8_000),
+    ]
+    async with without_servers(cache, tables=["every"]) as mysql:
+        mysql.answer("SELECT * FROM every", rows, columns=list("abcde"))
+        got = await cache.fetch_all("SELECT * FROM every")
+    assert got == [(*row[:3], row[3] and str(row[3]), row[4]) for row in rows]
+
+
+async def test_parameters_that_do_not_fit_are_found_where_they_are_given() -> None:
+    async with without_servers(cache, tables=["product"]) as mysql:
+        for params in ((), (1, 2), 3):
+            with pytest.raises(UsageError, match="do not fit"):
+                mysql.answer(READ, [], params)
+
+
+async def test_a_transaction_outlasts_the_end_of_one_in_it() -> None:
+    read = "SELECT name FROM product"
+    async with without_servers(cache, tables=["product"]) as mysql:
+        mysql.answer(read, [("old",)])
+        assert await cache.fetch_value(read) == "old"
+        async with cache.transaction() as tx:
+            await tx.execute("UPDATE product SET name = 'new'")
+            await tx.execute("SAVEPOINT here")
+            await tx.execute("ROLLBACK TO SAVEPOINT here")
+            mysql.answer(read, [("new",)])
+            assert await tx.fetch_value(read) == "new"
+            told = mysql.statements.count(read)
+            assert await tx.fetch_value(read) == "new"
+            assert mysql.statements.count(read) == told + 1  # what nobody else sees is not stored
