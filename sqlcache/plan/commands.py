@@ -116,6 +116,13 @@ class Meaning:
         )
 
     @cached_property
+    def only_asks(self) -> bool:
+        """Whether it is a GET DIAGNOSTICS, which leaves all behind that it asks for."""
+        return bool(self.statements) and all(
+            s.diagnostic and s.verb == "GET" for s in self.statements
+        )
+
+    @cached_property
     def names_schema(self) -> bool:
         """Whether it may make another schema the default one."""
         return any(s.use_schema is not None for s in self.statements)

@@ -130,7 +130,8 @@ class Diagnostics:
         if last is not None:  # even COM_PING's OK says how many rows were written
             self._ran_since = True
             by_ok = command.code in _ANSWERED_BY_OK and not tracker.columns
-            self.wrote_none = by_ok and last.status is not None and not last.affected
+            if not meaning.only_asks or last.status is None:
+                self.wrote_none = by_ok and last.status is not None and not last.affected
         if command.code not in WRITES_NOTHING or tracker.failed:
             self.wrote = last is not None and last.affected > 0
             kept = self._warned and not any(
@@ -275,7 +276,9 @@ class Diagnostics:
         owed = self._owed()
         keeps = self._keeping(owed)
         missing += [
-            each if isinstance(each, bytes) else query_packet(_counting(each), capabilities)
+            each
+            if isinstance(each, bytes)
+            else query_packet(_counting(each, mariadb=self.mariadb), capabilities)
             for each in owed
             if keeps is None
         ]
@@ -319,7 +322,7 @@ class Diagnostics:
     def counting(self, capabilities: int) -> bytes:
         """What to run where what was missing cannot be run any more, as its table is gone."""
         rows = min(self._rows & ~COUNTED, MAX_FOUND_ROWS)
-        return query_packet(_counting(rows), capabilities)
+        return query_packet(_counting(rows, mariadb=self.mariadb), capabilities)
 
     def _owed(self) -> "tuple[_Owed, ...]":
         """What the server is to run, in order."""
@@ -355,7 +358,7 @@ def _repeats(command: ClientCommand, meaning: Meaning) -> bool:
     return lasting and command.code == Command.QUERY and command.whole
 
 
-def _counting(rows: int) -> bytes:
-    found = query_finding(rows & ~COUNTED, counted=bool(rows & COUNTED))
+def _counting(rows: int, *, mariadb: bool) -> bytes:
+    found = query_finding(rows & ~COUNTED, counted=bool(rows & COUNTED), mariadb=mariadb)
     assert found is not None
     return found

@@ -72,7 +72,7 @@ class Questions:
         if not place:
             return
         row_count, found_rows, schema, role, user = place[0]
-        if finding := query_finding(int(digits(found_rows))):
+        if finding := query_finding(int(digits(found_rows)), mariadb=self._diagnostics.mariadb):
             await self.run(query_packet(finding, capabilities))
         if keeps_counts and digits(row_count) == "0":
             await self.write_none()

@@ -1168,6 +1168,40 @@ def test_trap_07_diagnostics_after_a_hit_are_those_of_the_query(world: World) ->
     """)
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_trap_07_to_get_diagnostics_leaves_them(world: World, fails: bool) -> None:
+    """A handler of errors asks for them first."""
+    ran = "SELECT nope" if fails else "SET @x = 1"
+    for _ in range(3):
+        world.compare(f"""
+            a  {MAKE}
+            a  SELECT v FROM t
+            a+ SELECT v FROM t
+            a  {ran}
+            a  GET DIAGNOSTICS @n = NUMBER
+            a  SELECT ROW_COUNT(), FOUND_ROWS()
+            a+ SELECT v FROM t
+            a  {ran}
+            a  GET DIAGNOSTICS @n = NUMBER
+            a  GET DIAGNOSTICS @r = ROW_COUNT
+            a  SELECT ROW_COUNT(), @n, @r
+        """)
+
+
+def test_trap_07_rows_are_counted_however_small_a_join_is_to_be(world: World) -> None:
+    """sqlcache's own query, which leaves their number behind, is none of the client's."""
+    hit = "a+" if world.is_mariadb else "a "
+    world.compare(f"""
+        a  {MAKE}
+        a  INSERT INTO t SELECT 100 + x.a * 10 + y.a, 'x', 'c', NULL FROM t x, t y
+        a  SET max_join_size = 30
+        a  SELECT v FROM t
+        {hit} SELECT v FROM t
+        a  SELECT FOUND_ROWS() + 0
+        a  SHOW WARNINGS
+    """)
+
+
 def test_trap_07_an_entry_keeps_the_count_of_all_rows(world: World) -> None:
     count = "SELECT SQL_CALC_FOUND_ROWS v FROM t WHERE a > 0 ORDER BY a LIMIT 1, 1"
     asks = "SELECT FOUND_ROWS() AS total"
