@@ -63,7 +63,7 @@ class Counted:
 
     async def is_forgotten(self) -> None:
         """Waits until there is no value for shelf 0."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while await self.call.peek(0) is not MISSING:
                 await asyncio.sleep(0.05)
 
@@ -706,7 +706,7 @@ async def test_a_value_lives_no_longer_than_what_it_was_made_of(
     open_cache: Open, shop: str, mariadb: PrivateMariaDB, of: str
 ) -> None:
     """Changes that nobody tells of are seen when that is over, and not when the next is, too."""
-    ttl_s = 6
+    ttl_s = 10
     cache: Cache = await open_cache(rules=[{"table": f"{shop}.product", "ttl_s": ttl_s}])
     read = "SELECT name FROM product WHERE id = 0"
 
@@ -727,7 +727,7 @@ async def test_a_value_lives_no_longer_than_what_it_was_made_of(
     for _ in range(2):
         await parts[of]()
     over = loop.time() + ttl_s + 1.3  # memcached counts whole seconds
-    await asyncio.sleep(ttl_s / 2)
+    await asyncio.sleep(ttl_s / 4)  # long before that
     assert await outer() == "p0"
     assert await outer.peek() == "p0"
     mariadb.sql("UPDATE product SET name = 'new' WHERE id = 0", shop)
@@ -759,9 +759,9 @@ async def test_its_life_counts_from_what_it_read_and_not_from_its_end(
     await asyncio.sleep(1)  # memcached counts whole seconds
     rest_s = 0.5
     async with asyncio.timeout(20):
-        while await slow.peek() is MISSING:  # as where this took long after all
+        while (kept := await slow.peek()) is MISSING:  # as where this took long after all
             assert await slow() == "new"
-    assert await slow.peek() == "new"
+    assert kept == "new"
 
 
 async def test_another_version_has_other_values(cache: Cache) -> None:
@@ -1110,7 +1110,7 @@ async def test_what_it_makes_of_a_read_that_it_did_not_wait_for_is_not_kept(
     assert await tried() == -1
     assert await tried.peek() is MISSING
     await asyncio.gather(*left)
-    patience_s = 5
+    patience_s = 60
     assert [await tried(), await tried()] == [5, 5]
     assert await tried.peek() == 5
 

@@ -51,7 +51,7 @@ TOLD_APART = ((BY_ID, ALL_OF_T), (BY_K, ALL_OF_T), (BY_NUMBER, ALL_OF_U), (BY_T,
 async def tell_apart(cache: Cache, read: str, write: str) -> None:
     """Has answers of a shape forgotten in vain until they are told apart."""
     taken = cache.metrics.slots_taken
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while cache.metrics.slots_taken == taken:
             await cache.execute(write)
             await cache.fetch_all(read.format(1))
@@ -104,7 +104,7 @@ class Runs:
     async def is_left_by(self, write: str, *arguments: int, by: Any = None) -> None:
         """Returns when the value was still there after the write, as it is where the host is not
         busy."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 while await self.ran(*arguments):
                     pass
@@ -115,7 +115,7 @@ class Runs:
     async def is_forgotten_by(self, write: str, *arguments: int, by: Any = None) -> None:
         """There is a value, and none when the write has ended. Of that it is known what it does."""
         await (by or self.cache).execute(write)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while await self.ran(*arguments):
                 pass
         await (by or self.cache).execute(write)
@@ -288,7 +288,7 @@ async def test_a_value_of_which_a_row_was_written_amid_the_run_is_not_kept(
     if rows[0] == 1:
         assert before is MISSING
     assert await runs.call(*rows) == values
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await amid(4) is MISSING:
             pass
     assert await runs.call(*rows) == [await _value(apart, number) for number in rows]
@@ -350,7 +350,7 @@ async def test_writes_again_and_again_have_a_functions_rows_told_apart(
 ) -> None:
     cache: Cache = await open_cache(settings=ROW_TAGS)
     runs = Runs(cache, reading(cache, BY_ID))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not cache.metrics.slots_taken:
             await cache.execute("UPDATE t SET v = v + 1 WHERE id = 2")
             await runs.call(1)
@@ -364,7 +364,7 @@ async def test_what_memcached_forgets_is_forgotten(
     await runs.is_left_by("UPDATE t SET v = v + 1 WHERE id = 4 AND k = 2", 5)
     mariadb.sql("UPDATE t SET v = 99 WHERE id = 5", tables)
     memcached.flush()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (await runs.call(5))[0] != [[5, 1, 99]]:
             await asyncio.sleep(0.05)
 

@@ -36,7 +36,7 @@ OUTAGE_S = 0.8
 REACH_S = 0.0
 _TICK_S = OUTAGE_S / 16
 _UNNOTICED_S = 60.0
-_SOON_S = 30.0  # more than a process that was late gives others, which is 10
+_SOON_S = 90.0  # many times what a process that was late gives others
 
 
 class Node(MemoryNode):

@@ -616,7 +616,7 @@ async def test_what_a_log_says_amid_records_holds_up_nobody(node: Node, engine: 
     unread = b"fence idbeat two" + (1).to_bytes(2, "big") + b"x"
     for more in (b"V\1\2\3", b"\4\5\6\7\10", twice + b"f" + unread + undo_record(b"fence id")):
         await node.request(b"ms %b %d MA\r\n%b\r\n" % (key, len(more), more), 1)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await engine.look(one)
 
 

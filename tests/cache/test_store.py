@@ -182,7 +182,7 @@ async def test_that_one_who_waits_for_the_parts_leaves_is_nothing_to_the_others(
     engine, read = await parted(node)
     node.held = []
     waiting = [asyncio.create_task(engine.obtain(read)) for _ in range(3)]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await node.holding.wait()
     waiting[0].cancel()
     await asyncio.wait({waiting[0]})
@@ -247,7 +247,7 @@ async def test_an_entry_of_too_many_parts_is_not_stored_and_no_error(
     else:
         await lease.fill(made)
     assert metrics.fills_failed == 1
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await filled(engine, read, b"short")
     assert await answer_to(engine, read) == b"short"
     await engine.close()
