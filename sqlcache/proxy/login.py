@@ -63,8 +63,8 @@ class LoginRelay:
 
     `barred`: users that MySQL would let in without a password, because it is this process that
     connects. Only this process's own clients may be they. `admission` None: they are not limited.
-    `witness`: see `Keeper.witness`. `tracks`: MySQL is
-    to tell of the session's commits, whether or not its client asks for that.
+    `witness`: see `Keeper.witness`. `tracks`: MySQL is to tell of the session's commits, whether or
+    not its client asks for that.
     """
 
     def __init__(
