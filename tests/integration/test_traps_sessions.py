@@ -425,7 +425,6 @@ _TABLE = "CREATE TABLE t (a INT PRIMARY KEY, b INT, s VARCHAR(300), FULLTEXT (s)
 @pytest.mark.parametrize(
     ("setting", "asks"),
     [
-        ("max_session_mem_used = 8192", "SELECT a FROM t WHERE a = 1"),
         ("max_session_mem_used = 200000", "SELECT s FROM t ORDER BY s"),
         ("tmp_disk_table_size = 1024", "SELECT DISTINCT CONCAT(s, REPEAT('a', 600)) FROM t"),
         ("innodb_ft_result_cache_limit = 1000000", "SELECT a FROM t WHERE {match}"),
