@@ -325,16 +325,17 @@ class Cache(Fetches):
                 connection.session.allow_hits(False)
                 ended = False
                 try:
-                    async with connection.cursor(aiomysql.SSCursor) as cursor:
-                        await cursor.execute(bound(cursor, sql, params))
-                        names = names_of(connection._result)
-                        while (row := await cursor.fetchone()) is not None:
-                            yield row if into is None else Rows(names, ()).one(into, row)
+                    cursor = await connection.cursor(aiomysql.SSCursor)
+                    await cursor.execute(bound(cursor, sql, params))
+                    names = names_of(connection._result)
+                    while (row := await cursor.fetchone()) is not None:
+                        yield row if into is None else Rows(names, ()).one(into, row)
+                    await cursor.close()  # which reads the rest
                     ended = True
                 finally:
                     if ended:
                         connection.session.allow_hits(True)
-                    else:  # rather than read the rest
+                    else:
                         connection.close()
         except GeneratorExit:  # nobody wants the rest
             raise

@@ -25,6 +25,7 @@ from types import SimpleNamespace
 from typing import Any, Final, Protocol, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from sqlcache.api.keys import attributes_of
@@ -56,6 +57,16 @@ _KEEPS_ZONES: Final = b"P"
 """Begins what pydantic has not written as JSON, which begins otherwise."""
 
 
+class _Schema(GenerateJsonSchema):
+    """Of all fields, also of those for which JSON has none."""
+
+    def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> dict[str, Any]:
+        return {_UNKNOWN: schema["type"]}
+
+
+_UNKNOWN: Final = "sqlcache: no schema"
+
+
 class TypedCodec:
     """Values of one type, as pydantic writes and checks them; or, where times are in it that JSON
     has no form for, as marked JSON of what pydantic makes of it."""
@@ -73,13 +84,14 @@ class TypedCodec:
     def _schema(self) -> bytes:
         """What the type looks like: values of a class that was changed are other ones."""
         try:
-            return json.dumps(self._adapter.json_schema(mode="serialization")).encode()
+            schema = self._adapter.json_schema(mode="serialization", schema_generator=_Schema)
+            return json.dumps(schema).encode()
         except PydanticUserError:
             return b""
 
     def encode(self, value: Any) -> bytes:
         told = list(_set_fields(value))
-        if any(unset for _, unset in told):
+        if any(unset for _, unset, _ in told) and not any(made for _, _, made in told):
             with suppress(ValueError):
                 data = self._encode(value, exclude_unset=True)
                 back = self.decode(data)
@@ -121,12 +133,19 @@ def _written(annotation: Any) -> str:
     return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(annotation))
 
 
-def _set_fields(value: Any) -> Iterator[tuple[frozenset[str], bool]]:
-    """Of each of pydantic's models in it which fields were set, and whether some were not."""
+_ALWAYS_ALIKE: Final = (None, list, dict, set, frozenset, tuple, str, bytes, int, float, bool)
+"""What may make a field's default: others may make another one at another time, or elsewhere."""
+
+
+def _set_fields(value: Any) -> Iterator[tuple[frozenset[str], bool, bool]]:
+    """Of each of pydantic's models in it which fields were set, whether some were not, and whether
+    what those are may not be made again."""
     if isinstance(value, BaseModel):
-        given = frozenset(value.model_fields_set)
-        yield given, not given.issuperset(type(value).model_fields)
-        value = [getattr(value, name) for name in type(value).model_fields]
+        given, fields = frozenset(value.model_fields_set), type(value).model_fields
+        unset = [field for name, field in fields.items() if name not in given]
+        made = any(field.default_factory not in _ALWAYS_ALIKE for field in unset)
+        yield given, bool(unset), made
+        value = [getattr(value, name) for name in fields]
     elif isinstance(value, dict):
         value = list(value.values())
     elif dataclasses.is_dataclass(value):
@@ -136,7 +155,7 @@ def _set_fields(value: Any) -> Iterator[tuple[frozenset[str], bool]]:
             yield from _set_fields(each)
 
 
-_FORMATS_OF_MOMENTS: Final = (b'"date-time"', b'"time"')
+_FORMATS_OF_MOMENTS: Final = (b'"date-time"', b'"time"', _UNKNOWN.encode())
 
 
 def _moments(parts: Any) -> Iterator[datetime.datetime | datetime.time]:

@@ -6,7 +6,7 @@ import asyncio
 import datetime
 import decimal
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -150,10 +150,33 @@ async def test_rows_can_be_iterated_over_and_are_not_stored(cache: Cache) -> Non
 
 
 async def test_an_iteration_that_is_left_early_leaves_no_harm(cache: Cache) -> None:
-    rows = cache.iterate("SELECT a.id FROM product a, product b, product c")
-    async for _ in rows:
-        break
-    await rows.aclose()  # type: ignore[attr-defined]
+    many = ", ".join(f"product p{number}" for number in range(9))
+    async with asyncio.timeout(60):  # far less than to read a billion rows takes
+        rows = cache.iterate(f"SELECT p0.id FROM {many}")
+        async for _ in rows:
+            break
+        await rows.aclose()  # type: ignore[attr-defined]
+    assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
+
+
+async def test_an_iteration_that_is_cut_short_says_so(
+    cache: Cache, mariadb: PrivateMariaDB
+) -> None:
+    slow = "SELECT CONNECTION_ID(), REPEAT('a', 20000), SLEEP(60 * id) FROM product ORDER BY id"
+
+    async def read_all(rows: AsyncIterator[Any]) -> None:
+        async for _ in rows:
+            pass
+
+    rows = cache.iterate(slow)
+    await anext(rows)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(read_all(rows), 0.1)
+    rows = cache.iterate(slow)
+    number, *_ = await anext(rows)
+    mariadb.sql(f"KILL {number}")
+    with pytest.raises(aiomysql.OperationalError):
+        await read_all(rows)
     assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
 
 

@@ -13,10 +13,18 @@ import uuid
 import zoneinfo
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    create_model,
+    field_validator,
+)
 
 from sqlcache.api.values import PickleCodec, PlainCodec, TypedCodec, codec_for, encoded
 from sqlcache.errors import UsageError
@@ -230,6 +238,24 @@ def test_an_annotation_of_an_argument_may_name_what_only_type_checkers_know() ->
     assert codec_for(function, "f", None).decode(b"[[1]]") == [1]
 
 
+NOW = {"day": datetime.date(2024, 2, 28)}
+
+
+class Report(BaseModel):
+    rows: list[int] = Field(default_factory=list)
+    note: str | None = None
+    made_on: datetime.date = Field(default_factory=lambda: NOW["day"])
+
+
+def test_what_a_model_made_for_itself_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    codec = TypedCodec(list[Report])
+    made, dated = Report(), Report(made_on=NOW["day"])
+    whole, told = (encoded(codec, [each], "f") for each in (made, dated))
+    monkeypatch.setitem(NOW, "day", datetime.date(2024, 2, 29))
+    assert codec.decode(whole) == [made]
+    assert [each.model_fields_set for each in codec.decode(told)] == [{"made_on"}]
+
+
 class Patch(BaseModel):
     id: int
     note: str | None = None
@@ -342,6 +368,40 @@ def test_a_class_that_was_changed_has_other_values() -> None:
 
     assert made([("a", int)]) != made([("a", int), ("b", str)])
     assert made([("a", int)]) != made([("a", str)])
+
+
+class Money:
+    """pydantic knows no schema of it."""
+
+    def __init__(self, cents: int) -> None:
+        self.cents = cents
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Money) and other.cents == self.cents
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+Price = Annotated[
+    Money, BeforeValidator(lambda cents: Money(cents)), PlainSerializer(lambda money: money.cents)
+]
+
+
+def test_so_it_has_where_a_field_has_no_schema_of_its_own() -> None:
+    """What is behind a default would be lost."""
+
+    def priced(**fields: Any) -> Any:
+        own = {"price": (Price, Money(5)), **fields}
+        config = ConfigDict(arbitrary_types_allowed=True)
+        return create_model("Priced", __config__=config, **own)
+
+    names = [TypedCodec(priced(**{name: (int, 0)})).name for name in ("stock", "in_stock", "stock")]
+    assert names[0] == names[2] != names[1]
+    model = priced(at=(datetime.datetime, None))
+    zone = zoneinfo.ZoneInfo("Europe/Berlin")
+    moment = datetime.datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=zone)
+    codec = TypedCodec(model)
+    assert codec.decode(encoded(codec, model(at=moment), "f")).at.fold == 1
 
 
 def test_pickle_has_to_be_asked_for_by_its_danger() -> None:
