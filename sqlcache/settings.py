@@ -908,7 +908,8 @@ class Settings(_Section):
 
     @property
     def kept_bytes(self) -> int:
-        """What each process may hold of answers that are to be stored, while they go by."""
+        """What each process may hold of answers that are to be stored, while they go by, and of
+        long ones from the cache that clients have not read: half of it each."""
         workers = self.workers
         return min(_KEPT_BYTES, _free_bytes(workers) // 8 // workers)
 

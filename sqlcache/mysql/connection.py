@@ -64,6 +64,7 @@ class Channel:
         self._writing = True
         self._readable: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
+        self._when_sent: tuple[Callable[[], None], ...] = ()
 
     @classmethod
     def over(cls, sock: socket.socket, *, buffer_bytes: int, peer: object = None) -> Self:
@@ -109,6 +110,7 @@ class Channel:
     def connection_lost(self, error: Exception | None) -> None:
         self._lost = True
         self._end()
+        self._sent()
 
     def _end_soon(self) -> None:
         """The peer says nothing more. The transport goes on until it has taken what was written,
@@ -131,6 +133,12 @@ class Channel:
             if not self._writable.done():
                 self._writable.set_result(None)
             self._writable = None
+        self._sent()
+
+    def _sent(self) -> None:
+        waiting, self._when_sent = self._when_sent, ()
+        for do in waiting:
+            do()
 
     # What a session calls.
 
@@ -191,11 +199,12 @@ class Channel:
         return self._tls is not None
 
     def when_caught_up(self, do: Callable[[], None]) -> None:
-        """Does this as soon as the peer is not slow to take what was written, or has gone."""
-        if self._writable is None:
+        """Does this as soon as the peer is not slow to take what was written, or that is thrown
+        away: not before, where it only says nothing more."""
+        if self._writable is None or self._lost:
             do()
         else:
-            self._writable.add_done_callback(lambda _: do())
+            self._when_sent = (*self._when_sent, do)
 
     async def read(self, at_most: int | None = None) -> bytes:
         """The bytes at hand, at least one. Raises: ConnectionLost."""

@@ -134,6 +134,7 @@ class Authentication:
                 if self._answer_due and self._command_waits:
                     raise _out_of_order()
                 if got[HEADER_BYTES:][:1] == bytes((_ERR,)):
+                    self.next_id = 1
                     raise LoginRefused("the server refuses the login", error_code(got))
                 if is_ok:
                     self.next_id = 1

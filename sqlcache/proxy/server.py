@@ -82,7 +82,8 @@ class Server:
         self._tls = tls
         self._make_good = make_good
         self._ahead = Room(_AHEAD_BYTES)
-        self._for_entries = Room(kept_bytes)  # while they go by
+        # While they go by, and while they are not read: who reads nothing keeps no entry away.
+        self._for_entries, self._for_hits = Room(kept_bytes // 2), Room(kept_bytes // 2)
         self.sessions = Sessions(metrics, idle_timeout_s)
         """All that it serves."""
         self._listeners: list[Listener] = []
@@ -211,5 +212,6 @@ class Server:
             self._errors,
             self._ahead,
             self._for_entries,
+            self._for_hits,
             embedded=embedded,
         )

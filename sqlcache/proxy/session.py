@@ -66,6 +66,7 @@ class Session:
         errors: UpstreamErrors,
         ahead: Room,
         for_entries: Room,
+        for_hits: Room,
         *,
         embedded: bool = False,
     ) -> None:
@@ -78,7 +79,7 @@ class Session:
         self._relay = Relay(client, upstream, ahead, metrics)
         self.way = LongWay(
             *(self._relay, engine, planner, metrics, limits, logins),
-            for_entries,
+            *(for_entries, for_hits),
             embedded=embedded,
         )
         self._standing, self._course = self.way.standing, self.way.course

@@ -50,7 +50,8 @@ _LONGEST_LOOK_S = 1.0  # at a memcached that does not answer, before the first c
 class LongWay:
     """See the package. `begin` is to be awaited first, when the client has logged in.
 
-    `for_entries` is the room for copies of answers that are to be stored. `embedded`: the client is
+    `for_entries` is the room for copies of answers that are to be stored, `for_hits` for what
+    clients have not read of long ones. `embedded`: the client is
     of this very process, and may ask and tell more than others.
     """
 
@@ -69,6 +70,7 @@ class LongWay:
         limits: Limits,
         logins: LoginRelay,
         for_entries: Room,
+        for_hits: Room,
         *,
         embedded: bool = False,
     ) -> None:
@@ -93,7 +95,7 @@ class LongWay:
         )
         self.straight = self.standing.straight = StraightPath(
             *(client, upstream, engine, metrics, self.last, diagnostics, self.meanings, writes),
-            *(self._handles, for_entries),
+            *(self._handles, for_hits),
             turned=self.standing.turned,
             checks=self._checks,
             max_entry_bytes=limits.max_entry_bytes,

@@ -113,12 +113,15 @@ class Hits:
         answer = entry.answer_of(hit.value, hit.versions_bytes, status)
         if answer is None:
             return False
-        if prepared is not None and prepared.recounts(entry.columns_of(answer[0])):
+        columns = 0 if prepared is None else entry.columns_of(answer[0])
+        if prepared is not None and prepared.columns != columns:
             flag = Status.METADATA_CHANGED
             answer = entry.answer_of(hit.value, hit.versions_bytes, status, also=flag)
             assert answer is not None
         if len(answer[0]) > self._client.buffer_bytes and not self._has_room_for(answer[0]):
             return False
+        if prepared is not None:
+            prepared.columns = columns
         again = text = packet
         if prepared is not None and execution is not None:
             before = prepared.last_hit
