@@ -20,7 +20,7 @@ _MAY_BE_MISUSED: Final = re.compile(
     r"|CREATE|FLUSH|BACKUP|HANDLER)\b",
     re.IGNORECASE,
 )
-_LOCKS: Final = re.compile(r"(?:SELECT|DO)\b.*?\bGET_LOCK\b", re.IGNORECASE | re.DOTALL)
+_LOCKS: Final = re.compile(r"\bGET_LOCK\b", re.IGNORECASE)
 _SHORT_BYTES: Final = 512
 """As long as a text may be that is read while others wait."""
 _LEVELS: Final = ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
@@ -82,9 +82,11 @@ async def _alone(planner: Planner, session: EmbeddedSession, sql: str) -> Statem
 def _may_be_misused(sql: str) -> bool:
     before = _BEFORE.match(sql, 0, _MOST_BEFORE)
     begins = before.end() if before is not None else 0
-    cut_short = len(sql) > _MOST_BEFORE and (begins == _MOST_BEFORE or sql.startswith("/*", begins))
-    locks = _LOCKS.match(sql, begins, begins + _MOST_BEFORE)
-    return cut_short or bool(locks or _MAY_BE_MISUSED.match(sql, begins))
+    cut_short = len(sql) > _MOST_BEFORE and begins == _MOST_BEFORE
+    if cut_short or sql.startswith("/*", begins):  # which goes on, or is code
+        return True
+    locks = _LOCKS.search(sql, begins, begins + _MOST_BEFORE)
+    return bool(locks or _MAY_BE_MISUSED.match(sql, begins))
 
 
 def check_pool(
