@@ -99,7 +99,7 @@ class Port:
         self._name: socket.socket | None = None
         self._before: socket.socket | None = None
         self._inherited: list[socket.socket] = []
-        self._heirs: list[socket.socket] = []
+        self._heirs: set[socket.socket] = set()
         self._held: list[socket.socket] = []
         self._slots: dict[int, list[socket.socket]] = {}
         self._closed = False
@@ -149,12 +149,13 @@ class Port:
     def close(self) -> None:
         """Gives the address up. Sockets that processes have of it are theirs to close."""
         self._closed = True
-        for watched in (self._name, self._before):
+        for watched in (self._name, self._before, *self._heirs):
             if watched is not None:
                 self._loop.remove_reader(watched.fileno())
                 watched.close()
         self._name = self._before = None
-        for sockets in (self._heirs, self._held, self._inherited, *self._slots.values()):
+        self._heirs.clear()
+        for sockets in (self._held, self._inherited, *self._slots.values()):
             _close(sockets)
 
     async def _see_that_it_is_free(self) -> None:
@@ -195,13 +196,19 @@ class Port:
             log.warning("the address can be taken over by nobody error=%s", error)
             return
         self._name = name
-        self._loop.add_reader(name.fileno(), self._hand_over)
+        self._await_heirs()
+
+    def _await_heirs(self) -> None:
+        if self._name is not None:
+            self._loop.add_reader(self._name.fileno(), self._hand_over)
 
     def _hand_over(self) -> None:
         assert self._name is not None
         try:
             heir, _ = self._name.accept()
-        except OSError:
+        except OSError:  # as where no more files may be open: it waits on, which is told each turn
+            self._loop.remove_reader(self._name.fileno())
+            self._loop.call_later(_TRY_EVERY_S, self._await_heirs)
             return
         pid, user = _peer(heir)
         if user != os.geteuid() or not self._shares:
@@ -213,8 +220,15 @@ class Port:
         except OSError:
             heir.close()
             return
-        self._heirs.append(heir)  # its end tells the heir of ours
+        self._heirs.add(heir)  # its end tells the heir of ours
+        self._loop.add_reader(heir.fileno(), self._outlive, heir)
         log.info("another sqlcache takes over, stop this one when it is ready other_pid=%d", pid)
+
+    def _outlive(self, heir: socket.socket) -> None:
+        """It has ended, for it says nothing."""
+        self._loop.remove_reader(heir.fileno())
+        self._heirs.discard(heir)
+        heir.close()
 
     def _inherit(self) -> bool:
         """Whether there was another sqlcache, which has handed its sockets over.

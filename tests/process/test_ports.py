@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import multiprocessing
 import os
 import signal
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +216,56 @@ def test_there_may_be_generation_after_generation(start: Start, mariadb: Private
 
 def test_who_takes_over_from_nobody_just_starts(start: Start) -> None:
     assert start(2, proxy__take_over=True).readiness()["ready"]
+
+
+def test_heirs_that_do_not_survive_leave_nothing_open(start: Start) -> None:
+    server = start()
+    files = Path(f"/proc/{server.pid}/fd")
+    before = len(list(files.iterdir()))
+    for _ in range(50):
+        with heir_at(server.port) as heir:
+            take(heir)
+    wait_until(lambda: len(list(files.iterdir())) <= before, 20, "the files to be closed")
+    start(proxy__take_over=True)
+
+
+def heir_at(port: int) -> socket.socket:
+    """One that asks to be handed the sockets of that port."""
+    heir = socket.socket(socket.AF_UNIX)
+    heir.settimeout(20)
+    heir.connect(f"\0sqlcache/{HOST}:{port}")
+    return heir
+
+
+def take(heir: socket.socket) -> None:
+    """Is handed them, and closes them."""
+    _, sockets, _, _ = socket.recv_fds(heir, 1, 10)
+    for sock in sockets:
+        os.close(sock)
+    assert sockets
+
+
+async def test_an_heir_for_whom_no_file_may_be_opened_waits_without_being_told_of_each_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tries: list[float] = []
+
+    def accept(_: socket.socket) -> None:
+        tries.append(time.monotonic())
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    port = await Port.claim(HostPort(HOST, 0), take_over=False)
+    port.sockets(0, of=1)
+    try:
+        with heir_at(port.address.port) as heir:
+            with monkeypatch.context() as patched:
+                patched.setattr(socket.socket, "accept", accept)
+                while len(tries) < 4:
+                    await asyncio.sleep(0.01)
+            assert all(later - earlier > 0.05 for earlier, later in pairwise(tries))
+            await asyncio.to_thread(take, heir)
+    finally:
+        port.close()
 
 
 def test_connections_that_nobody_has_accepted_yet_are_served_by_the_next(
