@@ -215,11 +215,10 @@ class _Worker:
     async def start(self) -> None:
         """Returns when it accepts clients. Raises: ConfigError when it cannot, OSError when there
         can be no process."""
-        given, enabled = self._settings, self._enabled
-        launched = given
-        if enabled is not None:
-            on = "on" if given.cache.mode == "off" else given.cache.mode
-            cache = given.cache.model_copy(update={"mode": on if enabled else "off"})
+        given = launched = self._settings
+        if self._enabled is not None and given.cache.mode != "shadow":  # which answers nothing
+            mode = "on" if self._enabled else "off"
+            cache = given.cache.model_copy(update={"mode": mode})
             launched = given.model_copy(update={"cache": cache})
         await self._launch(launched)
         problem = await self._started
@@ -227,7 +226,7 @@ class _Worker:
             raise problem
         if self._settings is not given:  # they have changed while it started
             await self.use(self._settings)
-        if self._enabled is not enabled:
+        if self._enabled not in (None, launched.cache.mode != "off"):
             await self.ask(Question.ENABLE, self._enabled)
 
     async def _launch(self, settings: Settings) -> None:

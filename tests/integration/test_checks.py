@@ -499,3 +499,34 @@ def test_workers_started_anew_stay_in_shadow_mode(
             assert ask(session, READ) == 7
     assert count(relay, "hits") == 0
     wait_until(lambda: verified(relay).get("same", 0) >= 18, 10, "the comparisons")
+
+
+def test_a_worker_started_anew_while_the_cache_is_off_stays_in_shadow_mode(
+    mariadb: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory, table: str
+) -> None:
+    relay = proxy(mariadb, memcached, cache__mode="shadow", proxy__workers=2)
+    base = f"http://127.0.0.1:{relay.admin_port}/api"
+
+    def switch(*, enabled: bool) -> None:
+        body = {"enabled": enabled}
+        wait_until(
+            lambda: web.post(f"{base}/cache", json=body).json()["processes"] == 2, 20, "both"
+        )
+
+    def read() -> None:
+        for _ in range(20):  # so both serve some
+            with closing(connected(relay, mariadb, table)) as session:
+                assert ask(session, READ) == 7
+
+    switch(enabled=False)
+    before = workers(relay)
+    os.kill(min(before), signal.SIGKILL)
+    wait_until(lambda: len(workers(relay) - before) == 1, 20, "another worker")
+    wait_until(lambda: is_ready(relay), 20, "the worker to be ready")
+    wait_until(lambda: not web.get(f"{base}/summary").json()["cache_on"], 20, "the cache to be off")
+    read()
+    assert web.get(f"{base}/summary").json()["bypasses"]["switched off"] == 20
+    switch(enabled=True)
+    read()
+    assert count(relay, "hits") == 0
+    wait_until(lambda: verified(relay).get("same", 0) >= 18, 10, "the comparisons")
