@@ -58,7 +58,7 @@ later it is used again."""
 class App:
     """One process's parts. `service` stands for the connection of sqlcache's own. `seats` are those
     for clients, where other processes have them in common with this one; `certificate` is shown to
-    clients where the settings have none. `embedded`: it is part of an app."""
+    clients where the settings have none."""
 
     def __init__(
         self,
@@ -67,7 +67,6 @@ class App:
         *,
         seats: Seats | None = None,
         certificate: bytes | None = None,
-        embedded: bool = False,
     ) -> None:
         self._settings = settings
         self.metrics = Metrics()

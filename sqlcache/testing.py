@@ -94,7 +94,7 @@ async def without_servers(cache: Cache, tables: Iterable[str] = ()) -> AsyncIter
             )
             memcached = settings.memcached.model_copy(update={"nodes": ("memory",)})
             update = {"upstream": upstream, "memcached": memcached}
-            return App(settings.model_copy(update=update), service=mysql, embedded=True)
+            return App(settings.model_copy(update=update), service=mysql)
 
         try:
             with cache.stand_in(app):

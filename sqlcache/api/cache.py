@@ -175,7 +175,7 @@ class Cache(Fetches):
     def _make_app(self) -> App:
         if self._stand_in is not None:
             return self._stand_in(self._settings)
-        return App(self._settings, embedded=True)
+        return App(self._settings)
 
     @contextmanager
     def stand_in(self, app: Callable[[Settings], App]) -> Iterator[None]:
