@@ -1,8 +1,9 @@
 """The HTTP server of the admin door: uvicorn, in the event loop of the process that serves.
 
 Nobody can make it hold much: a request's head is bounded, connections are bounded in number, and
-one that does not get on with its request or its answer is closed. Nor can those who ask nothing
-keep a probe from asking: where there is no room, who has been idle for longest has to go.
+one that does not get on with its request or its answer is closed. Nor can those who ask nothing, or
+do not read what they asked for, keep a probe from asking: where there is no room, who has kept the
+door waiting for longest has to go.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class _Connection(H11Protocol):
         super().connection_made(transport)
         self._begin_anew()
         if len(self.connections) > MAX_CONNECTIONS:
-            min(self._idle(), key=_Connection._ends_at).transport.abort()
+            min(self._awaited(), key=_Connection._ends_at).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -98,11 +99,18 @@ class _Connection(H11Protocol):
         self._begin_anew()
         super().on_response_complete()
 
-    def _idle(self) -> Iterator[_Connection]:
-        """Those without a request that is being answered; this one is among them at first."""
+    def _awaited(self) -> Iterator[_Connection]:
+        """Those that wait for their client: to ask, to send the rest of its request, or to read.
+        This one is among them at first."""
         for each in self.connections:
             assert isinstance(each, _Connection)
-            if each.cycle is None or each.cycle.response_complete:
+            cycle = each.cycle
+            if (
+                cycle is None
+                or cycle.response_complete
+                or cycle.more_body
+                or each.flow.write_paused
+            ):
                 yield each
 
     def _ends_at(self) -> float:

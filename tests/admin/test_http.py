@@ -7,7 +7,7 @@ import h11
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from sqlcache.admin import http
@@ -248,6 +248,64 @@ async def test_past_the_limit_who_is_being_answered_is_not_closed(
     assert await (await Client.connect(server)).is_closed()
     may_answer.set()
     assert await answer == (200, b"ok\n")
+    await server.stop()
+
+
+async def test_past_the_limit_who_does_not_read_its_answer_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(http, "IDLE_TIMEOUT_S", 600.0)
+    begun = asyncio.Semaphore(0)
+
+    async def endless() -> AsyncIterator[bytes]:
+        begun.release()
+        while True:
+            yield bytes(65_536)
+            await asyncio.sleep(0)
+
+    async def page(request: Request) -> Response:
+        return StreamingResponse(endless())
+
+    server = AdminServer(ANYWHERE, Starlette(routes=[Route("/live", live), Route("/page", page)]))
+    await server.start()
+    silent = [await Client.connect(server) for _ in range(3)]
+    for each in silent:
+        await each.send(get("/page"))
+        await begun.acquire()
+    answer = b""
+    async with asyncio.timeout(60):
+        while not answer:  # all there is room for on its way is sent before one waits
+            probe = await Client.connect(server)
+            with suppress(ConnectionError):
+                await probe.send(get("/live"))
+                answer = await probe.reader.read(15)
+            probe.writer.close()
+    assert answer == b"HTTP/1.1 200 OK"
+    await server.stop()
+
+
+async def test_past_the_limit_who_does_not_send_its_body_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 2)
+    begun = asyncio.Semaphore(0)
+
+    async def page(request: Request) -> Response:
+        begun.release()
+        return await reads(request)
+
+    post = Route("/page", page, methods=["POST"])
+    server = AdminServer(ANYWHERE, Starlette(routes=[Route("/live", live), post]))
+    await server.start()
+    first, second = [await Client.connect(server) for _ in range(2)]
+    for each in (first, second):
+        await each.send(get("/page", "POST", "Content-Length: 2\r\n"))
+        await begun.acquire()
+    probe = await Client.connect(server)
+    assert await probe.ask(get("/live")) == (200, b"ok\n")
+    assert await first.is_closed()
+    assert await second.ask(b"ab") == (200, b"read\n")
     await server.stop()
 
 
