@@ -29,6 +29,7 @@ from starlette.responses import JSONResponse, Response
 from sqlcache import __version__
 from sqlcache.admin.lists import LISTS, Item, Listing, listed
 from sqlcache.admin.questions import Configured, Operated, Question, Refused
+from sqlcache.admin.shared import Shared
 from sqlcache.errors import ConfigError
 from sqlcache.implementation import IMPLEMENTATION
 from sqlcache.metric_kinds import BOUNDS_S
@@ -110,6 +111,7 @@ class Api:
     def __init__(self, operated: Operated, configured: Configured) -> None:
         self._operated = operated
         self._configured = configured
+        self._counted = Shared(operated.counted)
         self._began = time.monotonic()
         self._kept: dict[Question, tuple[float, asyncio.Task[list[Item]]]] = {}
         self.endpoints = self._endpoints()
@@ -146,7 +148,7 @@ class Api:
         )
 
     async def _summary(self, request: Request) -> Response:
-        metrics = await self._operated.counted()
+        metrics = await self._counted.ask()
         readiness = await self._operated.readiness()
         reads = metrics.hits + metrics.misses + metrics.passed["read"]
         mode = self._configured.settings.cache.mode

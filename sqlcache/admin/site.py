@@ -18,6 +18,7 @@ from sqlcache.admin.access import Access
 from sqlcache.admin.api import Api
 from sqlcache.admin.node_figures import NodeFigures
 from sqlcache.admin.questions import Configured, Operated, Refused
+from sqlcache.admin.shared import Shared
 from sqlcache.metrics import CONTENT_TYPE
 
 _log = logging.getLogger("sqlcache.admin")
@@ -46,10 +47,15 @@ def site(operated: Operated, configured: Configured) -> Starlette:
 
     figures = NodeFigures(operated)
 
-    async def metrics(request: Request) -> Response:
+    async def rendered() -> bytes:
         counted = await operated.counted()
         await figures.add_to(counted)
-        return Response(counted.render(), media_type=CONTENT_TYPE)
+        return counted.render()
+
+    shared = Shared(rendered)
+
+    async def metrics(request: Request) -> Response:
+        return Response(await shared.ask(), media_type=CONTENT_TYPE)
 
     probes = {"/live": live, "/ready": ready, "/metrics": metrics}
     api = Api(operated, configured)

@@ -57,11 +57,13 @@ class Processes:
         self.problems: dict[str, str] = {}
         self.answer: Any = {"flushed": "everything"}
         self.total = Metrics()
+        self.counts = 0
 
     async def readiness(self) -> Readiness:
         return Readiness(self.problems, {"grants": "SELECT on mysql.user"})
 
     async def counted(self) -> Metrics:
+        self.counts += 1
         return self.total
 
     async def ask(self, question: Question, *about: Any) -> list[Any]:
@@ -161,6 +163,15 @@ async def test_without_a_token_a_door_to_elsewhere_has_probes_alone(
             assert "admin.token is not set" in answer.text
         for path in ("/live", "/ready", "/metrics"):
             assert (await client.get(path)).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/api/summary"])
+async def test_many_who_ask_at_once_share_what_was_counted(
+    client: httpx.AsyncClient, processes: Processes, path: str
+) -> None:
+    answers = await asyncio.gather(*(client.get(path) for _ in range(50)))
+    assert {each.status_code for each in answers} == {200}
+    assert processes.counts < 10
 
 
 async def test_nothing_is_kept_by_who_stands_between(client: httpx.AsyncClient) -> None:
