@@ -71,7 +71,9 @@ class _Connection(H11Protocol):
         super().connection_made(transport)
         self._begin_anew()
         if len(self.connections) > MAX_CONNECTIONS:
-            min(self._awaited(), key=_Connection._ends_at).transport.abort()
+            goes = min(self._awaited(), key=_Connection._ends_at)
+            self.connections.discard(goes)  # else it would be who goes for another, too
+            goes.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)

@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
@@ -227,6 +228,23 @@ async def test_past_the_limit_who_has_been_idle_for_longest_is_closed(
     assert await silent.is_closed()
     for each in (last, asked, busy):
         assert await each.ask(get("/live")) == (200, b"ok\n")
+
+
+async def test_of_many_who_come_at_once_none_is_past_the_limit(
+    server: AdminServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 3)
+    address = (server.address.host, server.address.port)
+    came = [socket.create_connection(address) for _ in range(20)]  # the loop takes them in one turn
+    open_ = [Client(*await asyncio.open_connection(sock=each)) for each in came]
+    reading = {asyncio.create_task(each.reader.read(1)) for each in open_}
+    async with asyncio.timeout(60):
+        while sum(not each.done() for each in reading) > 3:
+            await asyncio.wait(reading, return_when=asyncio.FIRST_COMPLETED)
+            reading = {each for each in reading if not each.done()}
+    assert len(reading) == 3
+    for each in reading:
+        each.cancel()
 
 
 async def test_past_the_limit_who_is_being_answered_is_not_closed(
