@@ -330,7 +330,7 @@ class Cache(Fetches):
                     names = names_of(connection._result)
                     while (row := await cursor.fetchone()) is not None:
                         yield row if into is None else Rows(names, ()).one(into, row)
-                    await cursor.close()  # which reads the rest
+                    await cursor.close()  # only now: it would read the rest
                     ended = True
                 finally:
                     if ended:

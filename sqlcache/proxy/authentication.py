@@ -133,11 +133,12 @@ class Authentication:
                 self.next_id = got[3] + self._shift + 1
                 if self._answer_due and self._command_waits:
                     raise _out_of_order()
-                if got[HEADER_BYTES:][:1] == bytes((_ERR,)):
+                is_refusal = got[HEADER_BYTES:][:1] == bytes((_ERR,))
+                if is_ok or is_refusal:
                     self.next_id = 1
+                if is_refusal:
                     raise LoginRefused("the server refuses the login", error_code(got))
                 if is_ok:
-                    self.next_id = 1
                     return got
         finally:
             self._client.intercept = self._password = None

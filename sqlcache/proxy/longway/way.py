@@ -51,8 +51,8 @@ class LongWay:
     """See the package. `begin` is to be awaited first, when the client has logged in.
 
     `for_entries` is the room for copies of answers that are to be stored, `for_hits` for what
-    clients have not read of long ones. `embedded`: the client is
-    of this very process, and may ask and tell more than others.
+    clients have not read of long hits. `embedded`: the client is of this very process, and may ask
+    and tell more than others.
     """
 
     __slots__ = (
