@@ -81,7 +81,8 @@ class _Trusting(Health):
 
     def heard(self, asked_at: float, now: float) -> None:
         if now - self._alive_at <= _UNNOTICED_S:
-            self._alive_at = max(self._alive_at, now - self._gap_s)
+            # Well under the gap: what is now less the gap, rounded, is often longer ago than that.
+            self._alive_at = max(self._alive_at, now - self._gap_s / 2)
         super().heard(asked_at, now)
 
     def watches(self, now: float) -> bool:
