@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Self
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, expect, sync_playwright
 
 from sqlcache.demo.servers import find_program
 
-_TIMEOUT_MS = 15_000
+_TIMEOUT_MS = 30_000  # a busy machine's pages are slow
 
 NAME_OF_ELSEWHERE = "sqlcache.example"
 """A name that leads here, and is none of this machine."""
@@ -29,6 +29,7 @@ class Browser:
         self.complaints: list[str] = []
 
     def __enter__(self) -> Self:
+        expect.set_options(timeout=_TIMEOUT_MS)
         self._playwright = sync_playwright().start()
         try:
             program = find_program("chromium", "chromium")

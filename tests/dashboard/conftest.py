@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.conftest import ProxyFactory
 from tests.dashboard.browser import Browser
 
 
@@ -14,8 +15,9 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def browser(chromium: Browser) -> Iterator[Browser]:
-    """Its pages are closed afterwards. A test that wants complaints takes them out."""
+def browser(chromium: Browser, proxy: ProxyFactory) -> Iterator[Browser]:
+    """Its pages are closed before the proxies they show are stopped. A test that wants complaints
+    takes them out."""
     chromium.complaints.clear()
     yield chromium
     chromium.close_pages()

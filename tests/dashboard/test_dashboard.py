@@ -282,7 +282,7 @@ def test_a_node_that_is_away_is_seen_and_so_is_its_return(
     expect(row).to_contain_text("away")
     expect(page.locator("#tab-nodes")).to_have_attribute("data-bad", "1 away")
     memcached.restart()
-    expect(page.locator("#warnings")).to_be_hidden(timeout=30_000)
+    expect(page.locator("#warnings")).to_be_hidden()
     expect(page.locator("#state")).to_have_text("ready")
     expect(row).to_contain_text("there")
 
@@ -371,13 +371,11 @@ def test_shadow_mode_says_what_would_have_been(
         cursor.execute("SELECT v FROM t")
         for _ in range(3):
             cursor.execute("SELECT v FROM t")
-        expect(page.locator("#share-all")).to_have_text(
-            "would be 75.0 % since the start: 3 of 4", timeout=15_000
-        )
+        expect(page.locator("#share-all")).to_have_text("would be 75.0 % since the start: 3 of 4")
         mariadb.sql("UPDATE t SET v = 2", schema)
         cursor.execute("SELECT v FROM t")
         expect(page.locator("#share-all")).to_have_text(
-            "would be 80.0 % since the start: 4 of 5 · 1 not as MySQL answers", timeout=15_000
+            "would be 80.0 % since the start: 4 of 5 · 1 not as MySQL answers"
         )
     page.click("#cache-switch")
     page.get_by_role("button", name="Switch off").click()
