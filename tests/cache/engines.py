@@ -70,7 +70,8 @@ class Counting(Node):
 
 
 class _Trusting(Health):
-    """Is not distrusted for a silence that is short, and differs in nothing else."""
+    """Is not distrusted for a silence that is short, nor given up later because this process was
+    late, and differs in nothing else."""
 
     __slots__ = ()
 
@@ -78,6 +79,10 @@ class _Trusting(Health):
     def unnoticed_s(self) -> float:
         """Who joins others gives them as long to say that they watch the node."""
         return super().unnoticed_s if self._greeted else _UNNOTICED_S
+
+    def asked(self, now: float) -> None:
+        self._asked_at = now
+        super().asked(now)
 
     def heard(self, asked_at: float, now: float) -> None:
         if now - self._alive_at <= _UNNOTICED_S:
