@@ -10,7 +10,7 @@ import secrets
 import struct
 import uuid
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from enum import Enum
 from typing import Any, Final
 
@@ -262,39 +262,36 @@ class Source:
     async def can_be_seen(self, changes: Iterable[Change]) -> list[tuple[Seen, list[Change]]]:
         """Waits until what the log tells can be seen by all, a second at most; says of which
         changes that is so. Raises: UpstreamError."""
-        if self.is_mariadb:
-            return await self._have_passed(changes)
-        named: list[Change] = []
-        unnamed: list[Change] = []
+        found: list[tuple[Seen, list[Change]]] = []
+        told: list[Change] = []
+        untold: list[Change] = []
+        for each in changes:
+            (told if self._tells_of(each) else untold).append(each)
+        if untold:
+            found.append((Seen.UNKNOWN, untold))
+        if told:
+            ask = self._have_passed if self.is_mariadb else self._are_executed
+            found.append((await ask(told), told))
+        return found
+
+    def _tells_of(self, change: Change) -> bool:
+        """Whether the server says when it can be seen."""
+        is_told = change.is_placed if self.is_mariadb else change.commit is not None
+        return is_told and not change.unlocks
+
+    async def _are_executed(self, changes: Iterable[Change]) -> Seen:
         names: dict[str, list[int]] = defaultdict(list)
         for each in changes:
-            if each.commit is None:
-                unnamed.append(each)
-            else:
-                named.append(each)
+            if each.commit is not None:
                 names[each.commit.source].append(each.commit.number)
-        found = [(Seen.UNKNOWN, unnamed)] if unnamed else []
-        return [*found, (await self._are_executed(names), named)] if named else found
-
-    async def _have_passed(self, changes: Iterable[Change]) -> list[tuple[Seen, list[Change]]]:
-        """What MariaDB says, whose commits are done in the order in which they are logged."""
-        placed: list[Change] = []
-        unplaced: list[Change] = []
-        for each in changes:
-            (placed if each.is_placed else unplaced).append(each)
-        found = [(Seen.UNKNOWN, unplaced)] if unplaced else []
-        if not placed:
-            return found
-        return [*found, (await self._passes(max((c.end for c in placed), key=order)), placed)]
-
-    async def _are_executed(self, names: Mapping[str, list[int]]) -> Seen:
         told = ",".join(f"{source}{_intervals(each)}" for source, each in names.items())
         asked = f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{told}', {_SEEN_WITHIN_S:g})"
         return Seen.YES if (await self._ask(asked))[0][0] == 0 else Seen.NOT_YET
 
-    async def _passes(self, place: Place) -> Seen:
-        """Whether the server has come past there. It begins another file before the commit is done
-        with which one ends, perhaps two."""
+    async def _have_passed(self, changes: Iterable[Change]) -> Seen:
+        """What MariaDB says, whose commits are done in the order in which they are logged. It
+        begins another file before the commit is done with which one ends, perhaps two."""
+        place = max((each.end for each in changes), key=order)
         pause_s, waited_s = _LOOK_AGAIN_S, 0.0
         while order(now := await self.place()) < order(place):
             if waited_s > _SEEN_WITHIN_S:

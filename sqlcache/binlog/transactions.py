@@ -133,6 +133,9 @@ class Change:
     is_placed: bool = True
     """Whether that tells when it can be seen, see `Source.can_be_seen`: not of a branch, which the
     log has before it is committed, nor behind 4 GiB of a file."""
+    unlocks: bool = False
+    """Whether it may be seen only when its tables are unlocked, a moment after it is done for all
+    that the server says: that is so of those without transactions."""
     text_bytes: int = 0
 
     def __bool__(self) -> bool:
@@ -348,6 +351,7 @@ class Transactions:
         if event.kind == Kind.MARIADB_QUERY_COMPRESSED and event.whole:
             text = _inflated(text)
         if (ended := self._turn(text)) is not None:
+            self._open.unlocks = ended  # with a table that has transactions, an XID ends them
             return self._commit() if ended else None
         if (xa := _XA.match(text)) is not None:
             return self._xa(xa)
@@ -416,8 +420,7 @@ class Transactions:
             return self._commit()
         name = bytes.fromhex(known[1].decode()), bytes.fromhex(known[2].decode()), int(known[3])
         if verb == b"PREPARE":
-            self._hold(name)
-            return None
+            return self._hold(name)
         held = self._release(name)
         if held is None and verb == b"COMMIT":
             self._open.everything = "XA COMMIT of what was prepared before the log was followed"
@@ -434,13 +437,14 @@ class Transactions:
         number, first, second = (int.from_bytes(body[at : at + 4], "little") for at in (1, 5, 9))
         if one_phase:
             return self._commit()
-        self._hold((body[13 : 13 + first], body[13 + first : 13 + first + second], number))
-        return None
+        return self._hold((body[13 : 13 + first], body[13 + first : 13 + first + second], number))
 
-    def _hold(self, name: _Name) -> None:
-        """What is prepared under this name is told when it is committed."""
+    def _hold(self, name: _Name) -> Change | None:
+        """What is prepared under this name is told when it is committed. Its statements are told at
+        once, too: of tables without transactions their work can be seen, and is not undone."""
         self._settle()
         held = self._open
+        told = Change(statements=[*held.statements], everything=held.everything)
         self._begin()
         self._release(name)
         if self._prepared_bytes + held.size_bytes > _MOST_PREPARED_BYTES:
@@ -449,6 +453,7 @@ class Transactions:
         self._prepared_bytes += held.size_bytes
         if len(self._prepared) > _MOST_PREPARED:
             self._release(next(iter(self._prepared)))
+        return told or None
 
     def _release(self, name: _Name) -> Change | None:
         held = self._prepared.pop(name, None)

@@ -98,6 +98,15 @@ def test_a_statement_outside_of_a_transaction_is_told_at_once() -> None:
     assert told.statements[0].schema == "shop"
 
 
+def test_what_no_xid_ends_is_seen_when_its_tables_are_unlocked() -> None:
+    write = mariadb_gtid(), *MAPS, rows(7)
+    for end, unlocks in ((query("COMMIT"), True), (query("ROLLBACK"), True), (xid(), False)):
+        (told,) = changes(*write, end)
+        assert told.unlocks is unlocks
+    (told,) = changes(query("TRUNCATE t"))
+    assert not told.unlocks
+
+
 def test_statements_of_one_shape_are_told_once() -> None:
     inserts = [query(f"INSERT INTO t VALUES ({number})") for number in range(2_000)]
     (told,) = changes(query("BEGIN"), *inserts, xid())
@@ -218,6 +227,14 @@ def test_a_branch_that_is_rolled_back_changes_nothing() -> None:
     assert changes(*PREPARED, query(f"XA ROLLBACK {NAME}")) == []
 
 
+def test_statements_of_a_branch_are_told_when_it_is_prepared_too() -> None:
+    """The other tables that one wrote may have no transactions."""
+    branch = query(f"XA START {NAME}"), query("UPDATE t SET v = 5"), query(f"XA END {NAME}")
+    for end in ("ROLLBACK", "COMMIT"):
+        told = changes(*branch, prepare(), query(f"XA {end} {NAME}"))
+        assert [texts(each) for each in told] == [[b"UPDATE t SET v = 5"]] * (1 + (end == "COMMIT"))
+
+
 @pytest.mark.parametrize(
     ("between", "is_known"),
     [
@@ -264,7 +281,8 @@ def test_what_is_kept_of_prepared_branches_is_bounded() -> None:
         begun = query(f"XA START {name}"), insert, query(f"XA END {name}")
         head = bytes(1) + b"".join(n.to_bytes(4, "little") for n in (1, 1, 0))
         branch = event(Kind.XA_PREPARE, head + bytes.fromhex(f"{each:02}"))
-        assert not changes(*begun, branch, following=following, longest_bytes=most)
+        (told,) = changes(*begun, branch, following=following, longest_bytes=most)
+        assert len(told.statements) == 1
         return name
 
     def committed(name: str) -> Change:

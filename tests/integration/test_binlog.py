@@ -327,6 +327,12 @@ ON_MARIADB = {
         "CREATE TEMPORARY TABLE m (id INT) ENGINE = MERGE UNION = (t) INSERT_METHOD = LAST;"
         "INSERT INTO m VALUES (3); COMMIT",
     ),
+    "branch that is rolled back but for a table without transactions": (
+        TABLES + "CREATE TABLE m (v INT) ENGINE = MyISAM;",
+        "SELECT * FROM m",
+        AS_STATEMENTS + "XA START 'r'; UPDATE t SET v = 6; INSERT INTO m VALUES (1); XA END 'r';"
+        "XA PREPARE 'r'; XA ROLLBACK 'r'",
+    ),
     "cascade from history": (HISTORY, "SELECT * FROM c", "DELETE FROM p WHERE id = 1"),
     "cascade from history over two": (HISTORY, "SELECT * FROM g", "DELETE FROM p WHERE id = 1"),
     "replaced row with history": (HISTORY, "SELECT * FROM c", "REPLACE INTO p VALUES (1, 7)"),
@@ -390,6 +396,16 @@ def test_a_right_that_is_taken_around_it_is_taken(
         until(lambda: not sees())
     finally:
         upstream.sql("DROP USER bob@'%'")
+
+
+def test_what_is_seen_when_a_table_is_unlocked_is_ended_again(
+    followed: PrivateSqlcache, upstream: PrivateSqlServer, schema: str
+) -> None:
+    upstream.sql("CREATE TABLE t (v INT) ENGINE = MyISAM", schema)
+    until(lambda: is_at_the_end(followed, upstream))
+    before = told(followed)["bumps"]
+    upstream.sql("INSERT INTO t VALUES (1)", schema)
+    until(lambda: told(followed)["bumps"] >= before + 2)
 
 
 def test_a_branch_that_is_prepared_is_seen_when_it_is_committed_by_another(
