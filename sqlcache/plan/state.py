@@ -84,6 +84,9 @@ class SessionState:
         """What the session says to sqlcache, with `SET @sqlcache = '...'`."""
         self.temporary = TemporaryTables()
         self.locked = False
+        self.locks_concurrently = False
+        """Whether others may read on in tables that it has locked, and see what it inserts only
+        when they are unlocked."""
         self.left_behind = False
         """Whether a statement may have left in it what only its client knows of; see
         `Statement.leaves_behind`."""
@@ -292,6 +295,7 @@ class SessionState:
         self.temporary.ran(statement, self.schema)
         if statement.locks is not None:
             self.locked = statement.locks is not Locks.UNLOCK
+            self.locks_concurrently = statement.locks is Locks.CONCURRENT
 
     def _ended(self, last: Statement) -> None:
         """What is set for the next transaction ends with one, but where another is chained to that.
@@ -311,6 +315,7 @@ class SessionState:
             self.settings_unknown |= statement.use_schema is not None
             self.temporary.unknown |= bool(statement.temporary_created)
             self.locked |= statement.locks is not None and statement.locks is not Locks.UNLOCK
+            self.locks_concurrently |= statement.locks is Locks.CONCURRENT
 
     def _set(self, told: Assignments) -> None:
         for name, value in told:

@@ -30,6 +30,7 @@ from sqlcache.proxy.held_back import HeldBack, ended_transaction
 from sqlcache.proxy.row_changes import Ask, RowChange, change_of, tell_of_columns
 from sqlcache.proxy.still_to_come import StillToCome
 from sqlcache.service.pipeline import Rows
+from sqlcache.sql.statement import Locks
 
 
 class Writes:
@@ -49,6 +50,7 @@ class Writes:
         self._ask = ask
         self._change: RowChange | None = None  # that of the write in flight, if it is of rows
         self._fence: Fence | None = None
+        self._unseen: list[Fence] = []  # of what others see when its tables are unlocked
         self._fenced = NOTHING
         self._fenced_tags: frozenset[Tag] = frozenset()
         self._still_to_come = StillToCome(planner)
@@ -275,6 +277,9 @@ class Writes:
     async def publish(self, tracker: ResponseTracker, meaning: Meaning) -> None:
         """Bumps what the command's statements that have ended wrote."""
         self._still_to_come.ended(len(tracker.ends))
+        if self._unseen and tracker.done and self._unlocked(meaning):
+            unseen, self._unseen = self._unseen, []
+            await asyncio.gather(*(fence.lift() for fence in unseen))
         if self._fence is not None:
             if not tracker.done and self._more_to_come(meaning):
                 await self._fence.publish()
@@ -357,11 +362,26 @@ class Writes:
             await self._planner.keeper.redefined(fenced, fence.steps)
 
     async def _let_go(self, fence: Fence, meaning: Meaning) -> None:
-        """Lifts the fence; but nobody tells when the rows of an INSERT DELAYED are there."""
+        """Lifts the fence; but nobody tells when the rows of an INSERT DELAYED are there, and what
+        is written under a lock with which others read on is there when that ends."""
         if self._planner.keeper.is_mariadb and any(each.delays for each in meaning.statements):
             fence.abandon()
+        elif self._locks_concurrently(meaning) and not self._is_unseen(fence.tags):
+            self._unseen.append(fence)
         else:
             await fence.lift()
+
+    def _locks_concurrently(self, meaning: Meaning) -> bool:
+        locks = any(each.locks is Locks.CONCURRENT for each in meaning.statements)
+        return locks or self._state.locks_concurrently
+
+    def _is_unseen(self, tags: frozenset[Tag]) -> bool:
+        return tags <= {tag for fence in self._unseen for tag in fence.tags}
+
+    def _unlocked(self, meaning: Meaning) -> bool:
+        """Whether what this session had locked is unlocked."""
+        unlocks = any(statement.locks is not None for statement in meaning.statements)
+        return unlocks or not self._state.locks_concurrently
 
     async def _are_others(
         self, writes: WriteSet, asked: Iterable[Tag], states: Mapping[Tag, TagState]
@@ -372,6 +392,8 @@ class Writes:
 
     def abandon(self, is_over: IsOver) -> None:
         """The session ends, amid a write or not: what MySQL still does for it."""
+        for fence in self._unseen:
+            fence.abandon(is_over)
         if self._fence is not None:
             self._fence.abandon(is_over)
 

@@ -47,6 +47,7 @@ class Locks(Enum):
     """What a statement does to the locks a session holds on tables."""
 
     LOCK = "lock"  # LOCK TABLES, FLUSH TABLES ... WITH READ LOCK and FOR EXPORT, BACKUP LOCK
+    CONCURRENT = "concurrent"  # LOCK TABLES ... WRITE CONCURRENT: others read on
     UNLOCK = "unlock"
     BACKUP = "backup"  # BACKUP STAGE, LOCK INSTANCE FOR BACKUP
 

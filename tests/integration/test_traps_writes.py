@@ -6,10 +6,13 @@ import secrets
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pymysql.constants import CLIENT
 
-from sqlcache.demo.servers import PrivateSqlServer
+from sqlcache.demo.servers import PrivateSqlServer, wait_until
+from sqlcache.mysql.constants import Command
 from tests.integration.scripts import World
 
 MAKE = (
@@ -794,6 +797,53 @@ def test_trap_15_rows_that_are_written_after_the_ok_are_seen(world: World, verb:
             after = world.proxy.metrics().get(fenced, 0)
             assert (after > before) == (world.is_mariadb and "DELAYED" in verb)
     world.upstream.sql(f"DROP DATABASE {schema}")
+
+
+@pytest.mark.parametrize("engine", ["MyISAM", "Aria"])
+@pytest.mark.parametrize(
+    "ends", ["UNLOCK TABLES", "LOCK TABLES u READ", "BEGIN", "a reset", "a quit", "another write"]
+)
+def test_trap_15_rows_that_are_seen_when_their_table_is_unlocked_are_seen(
+    world: World, schema: str, engine: str, ends: str
+) -> None:
+    """Under this lock of MariaDB's others read on, what was there before."""
+    if not world.is_mariadb:
+        pytest.skip("MySQL has no such lock")
+    tables = f"CREATE TABLE t (a INT) ENGINE={engine}; CREATE TABLE u (a INT)"
+    world.upstream.sql(f"{tables}; INSERT INTO t VALUES (1)", schema)
+    options: Any = {"database": schema, "autocommit": True}
+    options["client_flag"] = CLIENT.MULTI_STATEMENTS
+    with (
+        closing(world.proxy.connect(**options)) as writer,
+        closing(world.proxy.connect(**options)) as reader,
+        writer.cursor() as write,
+        reader.cursor() as read,
+    ):
+        read.execute("SELECT a FROM t")
+        write.execute("LOCK TABLES t WRITE CONCURRENT")
+        for value in (2, 3):
+            write.execute(f"INSERT INTO t VALUES ({value})")
+            for _ in range(2):
+                read.execute("SELECT a FROM t")
+                assert read.fetchall() == ((1,),)
+        if ends == "a reset":
+            writer._execute_command(Command.RESET_CONNECTION, b"")  # type: ignore[attr-defined]
+            writer._read_ok_packet()  # type: ignore[attr-defined]
+        elif ends == "a quit":
+            writer._force_close()  # type: ignore[attr-defined]
+            now = "SELECT COUNT(*) = 3 FROM t"
+            wait_until(lambda: world.upstream.sql(now, schema) == ((1,),), 30, "the end")
+        elif ends == "another write":
+            write.execute("UNLOCK TABLES; LOCK TABLES t WRITE CONCURRENT; INSERT INTO t VALUES (4)")
+            while write.nextset():
+                pass
+            read.execute("SELECT a FROM t")
+            assert read.fetchall() == ((1,), (2,), (3,))
+            write.execute("UNLOCK TABLES")
+        else:
+            write.execute(ends)
+        read.execute("SELECT a FROM t")
+        assert read.fetchall() == world.upstream.sql("SELECT a FROM t", schema)
 
 
 def test_trap_21_what_cannot_be_read_may_have_written_anything(world: World) -> None:

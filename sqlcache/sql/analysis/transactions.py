@@ -81,7 +81,9 @@ def lock(cursor: Cursor) -> Statement:
     cursor.at += 1
     if cursor.word not in ("TABLE", "TABLES"):
         return Statement(verb, Kind.OTHER, locks=Locks.BACKUP, may_commit=True)
-    return Statement(verb, Kind.OTHER, locks=Locks[verb], may_commit=True)
+    concurrent = any(token.word == "CONCURRENT" for token in cursor.rest)
+    locks = Locks.CONCURRENT if concurrent else Locks[verb]
+    return Statement(verb, Kind.OTHER, locks=locks, may_commit=True)
 
 
 def backup(cursor: Cursor) -> Statement:

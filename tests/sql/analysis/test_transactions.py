@@ -73,6 +73,7 @@ def test_transactions_and_what_may_commit_one(
     ("text", "locks"),
     [
         ("LOCK TABLES t READ, u WRITE", Locks.LOCK),
+        ("LOCK TABLES t READ, u WRITE CONCURRENT", Locks.CONCURRENT),
         ("UNLOCK TABLES", Locks.UNLOCK),
         ("FLUSH TABLES WITH READ LOCK", Locks.LOCK),
         ("FLUSH TABLES t FOR EXPORT", Locks.LOCK),
