@@ -2,7 +2,7 @@
 their texts tell: FOUND_ROWS(), ROW_COUNT(), the warnings."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from sqlcache.errors import SqlSyntaxError
@@ -13,7 +13,8 @@ MAX_FOUND_ROWS = 100_000  # more than that are not counted again for who asks fo
 _MOST_KEPT_ROWS = 1_000  # likewise, where it is done without a table: in 4 ms
 MOST_SEARCHED_BYTES = 32_768
 """Of a text that is searched for words, on the event loop: a longer one may hold any of them."""
-_SHORT_BYTES, _MOST_SHORT = 1_000, 500  # texts, of which it is remembered what they leave
+_SHORT_BYTES = 1_000
+_MOST_SHORT, _MOST_LONG = 500, 16  # texts, of which it is remembered what they leave
 ASKS_FOR_ROWS = re.compile(rb"FOUND_ROWS", re.IGNORECASE)
 ASKS_FOR_WARNINGS = re.compile(rb"SHOW|_COUNT|DIAGNOSTICS", re.IGNORECASE)
 _MAY_LOOK_BACK = re.compile(
@@ -83,18 +84,28 @@ def _look_back(tokens: Sequence[Token]) -> bool:
     return False
 
 
+def _remembered(judge: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
+    """The same, which searches a text once: what is asked of a hit's is asked again by each command
+    that comes behind it."""
+    of_short, of_long = lru_cache(_MOST_SHORT)(judge), lru_cache(_MOST_LONG)(judge)
+
+    def judged(text: bytes) -> bool:
+        if len(text) <= _SHORT_BYTES:
+            return of_short(text)
+        return (of_long if len(text) <= MOST_SEARCHED_BYTES else judge)(text)
+
+    return judged
+
+
 def may_find_others(text: bytes, *, mariadb: bool) -> bool:
     """Whether FOUND_ROWS() may tell another number after a hit's query than that of its rows."""
-    short = len(text) <= _SHORT_BYTES
-    return (_may_find_others if short else _may_find_others.__wrapped__)(text, mariadb=mariadb)
+    return (mariadb and may_keep_rows(text)) or _leaves_some_out(text)
 
 
-@lru_cache(_MOST_SHORT)
-def _may_find_others(text: bytes, *, mariadb: bool) -> bool:
-    """Whether that may be so after a query: it counts those that an offset leaves out; MariaDB's
-    also those that a UNION's LIMIT or WITH TIES does."""
-    if mariadb and may_keep_rows(text):
-        return True
+@_remembered
+def _leaves_some_out(text: bytes) -> bool:
+    """Whether a query may: it counts those that an offset leaves out; MariaDB's also those that a
+    UNION's LIMIT or WITH TIES does."""
     if may_hold(_OFFSET_OR_TIES, text) or _comes_before(_LIMITS, _COMMA, text):
         return True
     return _comes_before(_UNION, _LIMITS, text)
@@ -103,7 +114,12 @@ def _may_find_others(text: bytes, *, mariadb: bool) -> bool:
 def may_keep_rows(text: bytes | None) -> bool:
     """Whether MariaDB may leave FOUND_ROWS() as it was after a query, as after VALUES, or after an
     aggregate of no rows. The text is None where that is not known."""
-    if text is None or (may_hold(_VALUES, text) and not holds(_INSERTS, text)):
+    return text is None or _may_keep_rows(text)
+
+
+@_remembered
+def _may_keep_rows(text: bytes) -> bool:
+    if may_hold(_VALUES, text) and not holds(_INSERTS, text):
         return True
     none = may_hold(_AGGREGATE, text) and may_hold(_MAY_FIND_NONE, text)
     return none and not holds(_GROUPED, text)

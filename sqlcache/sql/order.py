@@ -14,6 +14,7 @@ knows of a table."""
 _FRAMES = word_set("ROWS GROUPS")
 _AFTER_TERMS = word_set("LIMIT OFFSET FETCH FOR ROWS INTO")
 _TURNS = word_set("ASC DESC")
+_MOST_DIGITS = 20
 
 
 class Order(NamedTuple):
@@ -59,7 +60,7 @@ def _cut_at(top: Sequence[Token | None]) -> int | None:
     after = top[words.index("LIMIT") + 1 :]
     only = after[0] if len(after) == 1 else None
     # Behind an OFFSET, others may stand in front of what there is.
-    return int(only.text) if only is not None and only.text.isdigit() else 0
+    return (only is not None and _number(only)) or 0
 
 
 def _terms(top: Sequence[Token | None]) -> tuple[int | tuple[str, ...], ...] | None:
@@ -91,9 +92,15 @@ def _term(parts: Sequence[Token | None]) -> int | tuple[str, ...] | None:
     if tokens[-1].word in _TURNS:
         tokens.pop()
     names, dots = tokens[::2], tokens[1::2]
-    if len(tokens) == 1 and tokens[0].kind is Kind.NUMBER and tokens[0].text.isdigit():
-        return int(tokens[0].text)
+    if len(tokens) == 1 and tokens[0].kind is Kind.NUMBER:
+        return _number(tokens[0])
     named = all(token.kind in (Kind.WORD, Kind.NAME) for token in names)
     dotted = all(token.is_operator(b".") for token in dots)
     whole = len(tokens) % 2 == 1 and len(names) <= 2
     return tuple(token.name for token in names) if named and dotted and whole else None
+
+
+def _number(token: Token) -> int | None:
+    """A whole number; None for others, and for one that counts no rows and no columns."""
+    digits = token.text.lstrip(b"0") or b"0"
+    return int(digits) if token.text.isdigit() and len(digits) <= _MOST_DIGITS else None

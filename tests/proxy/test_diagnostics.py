@@ -11,7 +11,7 @@ from sqlcache.proxy.diagnostics import Diagnostics
 from sqlcache.proxy.looking_back import MOST_SEARCHED_BYTES, may_keep_rows, may_look_back
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.pieces import Dialect
-from tests.costs import costs_at_most
+from tests.costs import a_moment, costs_at_most
 
 CAPABILITIES = Capability.PROTOCOL_41 | Capability.DEPRECATE_EOF
 READ = query_packet(b"SELECT v FROM t", CAPABILITIES)
@@ -240,6 +240,20 @@ def test_nothing_is_told_once_the_server_ran_something() -> None:
     diagnostics = after_hit(rows=7 | COUNTED)
     ran(diagnostics, "SET @x = 1")
     assert diagnostics.found_rows(command.data) is None
+
+
+@pytest.mark.parametrize("mariadb", [False, True])
+def test_the_text_of_a_hit_is_searched_once_however_much_comes_behind_it(mariadb: bool) -> None:
+    diagnostics = Diagnostics()
+    diagnostics.mariadb = mariadb
+    text = b"\0" * 4 + b"\3SELECT a FROM t WHERE b = '" + b"a=1 OR " * 4_000 + b"'"
+    diagnostics.hit(text, text, 1)
+
+    def close_many() -> None:
+        for _ in range(1_000):
+            diagnostics.owed_executions()
+
+    assert costs_at_most(50, close_many, a_moment)
 
 
 def test_no_question_comes_before_what_may_look_back() -> None:

@@ -23,6 +23,8 @@ A, FREE = Order(terms=(("a",),)), Order()
         ("SELECT a FROM t ORDER BY ?", Order(terms=None)),
         ("SELECT a FROM t ORDER BY a LIMIT 3", A._replace(cut_at=3)),
         ("SELECT a FROM t LIMIT 21", Order(cut_at=21)),
+        (f"SELECT a FROM t LIMIT {'0' * 5_000}21", Order(cut_at=21)),
+        (f"SELECT a FROM t ORDER BY {'1' * 5_000}", Order(terms=None)),
         ("SELECT a FROM t LIMIT ?", Order(cut_at=0)),
         ("SELECT a FROM t ORDER BY a LIMIT 2, 3", A._replace(cut_at=0)),
         ("SELECT a FROM t ORDER BY a LIMIT 3 OFFSET 2", A._replace(cut_at=0)),
