@@ -10,7 +10,7 @@ import secrets
 import struct
 import uuid
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, Final
 
@@ -268,7 +268,13 @@ class Source:
         for each in changes:
             (told if self._tells_of(each) else untold).append(each)
         if untold:
-            found.append((Seen.UNKNOWN, untold))
+            queries = await self._queries({each.session for each in untold} - {None})
+            locked: list[Change] = []
+            unknown: list[Change] = []
+            for each in untold:
+                (locked if each.may_be_locked(queries) else unknown).append(each)
+            found += [(Seen.NOT_YET, locked)] if locked else []
+            found += [(Seen.UNKNOWN, unknown)] if unknown else []
         if told:
             ask = self._have_passed if self.is_mariadb else self._are_executed
             found.append((await ask(told), told))
@@ -277,7 +283,18 @@ class Source:
     def _tells_of(self, change: Change) -> bool:
         """Whether the server says when it can be seen."""
         is_told = change.is_placed if self.is_mariadb else change.commit is not None
-        return is_told and not change.unlocks
+        return is_told and change.session is None
+
+    async def _queries(self, sessions: Collection[int | None]) -> Mapping[int, int]:
+        """What these are at, of MariaDB's; nothing of those that the account may not see."""
+        if not (sessions and self.is_mariadb):
+            return {}
+        numbers = ",".join(map(str, sessions))
+        told = await self._ask(
+            "SELECT ID, QUERY_ID FROM information_schema.PROCESSLIST"
+            f" WHERE COMMAND <> 'Sleep' AND ID IN ({numbers})"
+        )
+        return dict(told)
 
     async def _are_executed(self, changes: Iterable[Change]) -> Seen:
         names: dict[str, list[int]] = defaultdict(list)

@@ -17,7 +17,7 @@ import re
 import struct
 import uuid
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -133,10 +133,11 @@ class Change:
     is_placed: bool = True
     """Whether that tells when it can be seen, see `Source.can_be_seen`: not of a branch, which the
     log has before it is committed, nor behind 4 GiB of a file."""
-    unlocks: bool = False
-    """Whether it may be seen only when its tables are unlocked, a moment after it is done for all
-    that the server says: that is so of those without transactions."""
+    session: int | None = None
+    """The one that unlocks its tables after it is done for all that the log says, and by that lets
+    it be seen: that is so of those without transactions."""
     text_bytes: int = 0
+    _query: int | None = None  # that the session was at when it was asked first; 0 for none
 
     def __bool__(self) -> bool:
         return bool(self.tables or self.statements or self.everything)
@@ -145,6 +146,14 @@ class Change:
     def size_bytes(self) -> int:
         """About how many bytes of memory it takes."""
         return self.text_bytes + _TABLE_BYTES * len(self.tables)
+
+    def may_be_locked(self, queries: Mapping[int, int]) -> bool:
+        """Whether its session is at what it was at when this was asked first. `queries`: what those
+        are at that are at work."""
+        query = queries.get(self.session or 0)
+        if self._query is None:
+            self._query = query or 0
+        return query is not None and query == self._query
 
     def merge(self, tables: Iterable[tuple[tuple[str, str], Changes]]) -> None:
         """Adds tables with changed rows."""
@@ -351,8 +360,11 @@ class Transactions:
         if event.kind == Kind.MARIADB_QUERY_COMPRESSED and event.whole:
             text = _inflated(text)
         if (ended := self._turn(text)) is not None:
-            self._open.unlocks = ended  # with a table that has transactions, an XID ends them
-            return self._commit() if ended else None
+            if not ended:
+                return None
+            # Where a table with transactions was written, an XID ends them.
+            self._open.session = int.from_bytes(body[:4], "little")
+            return self._commit()
         if (xa := _XA.match(text)) is not None:
             return self._xa(xa)
         if not event.whole:

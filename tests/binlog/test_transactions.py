@@ -98,13 +98,23 @@ def test_a_statement_outside_of_a_transaction_is_told_at_once() -> None:
     assert told.statements[0].schema == "shop"
 
 
-def test_what_no_xid_ends_is_seen_when_its_tables_are_unlocked() -> None:
+def test_what_no_xid_ends_is_seen_when_its_session_unlocks_its_tables() -> None:
     write = mariadb_gtid(), *MAPS, rows(7)
-    for end, unlocks in ((query("COMMIT"), True), (query("ROLLBACK"), True), (xid(), False)):
+    for end, session in ((query("COMMIT"), 9), (query("ROLLBACK"), 9), (xid(), None)):
         (told,) = changes(*write, end)
-        assert told.unlocks is unlocks
+        assert told.session == session
     (told,) = changes(query("TRUNCATE t"))
-    assert not told.unlocks
+    assert told.session is None
+
+
+def test_tables_may_be_locked_until_their_session_is_at_something_else() -> None:
+    change = Change(session=7)
+    assert [change.may_be_locked(at) for at in ({7: 41}, {7: 41, 8: 9}, {7: 42}, {})] == [
+        *(True, True, False, False)
+    ]
+    change = Change(session=7)
+    assert not change.may_be_locked({8: 9})
+    assert not change.may_be_locked({7: 41}), "a later one"
 
 
 def test_statements_of_one_shape_are_told_once() -> None:

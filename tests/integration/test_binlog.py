@@ -408,6 +408,24 @@ def test_what_is_seen_when_a_table_is_unlocked_is_ended_again(
     until(lambda: told(followed)["bumps"] >= before + 2)
 
 
+def test_while_a_session_may_hold_its_tables_what_it_wrote_is_ended_again_and_again(
+    proxy: ProxyFactory, mariadb: PrivateMariaDB, memcached: PrivateMemcached, schema: str
+) -> None:
+    """It is in the log, and the session goes on: as well it might with its unlocking."""
+    service = mariadb.service_user
+    mariadb.sql(f"GRANT PROCESS ON *.* TO {service}")
+    served = proxy(mariadb, memcached, **FOLLOWS)
+    until(lambda: settled(served, mariadb))
+    mariadb.sql(f"REVOKE PROCESS ON *.* FROM {service}")
+    mariadb.sql("CREATE TABLE t (v INT) ENGINE = Aria", schema)
+    code = "BEGIN INSERT INTO t VALUES (1); DO SLEEP(6); END"
+    mariadb.sql(f"CREATE PROCEDURE p() {code}", schema)
+    until(lambda: is_at_the_end(served, mariadb))
+    before = told(served)["bumps"]
+    mariadb.sql("CALL p()", schema)
+    assert told(served)["bumps"] >= before + 3
+
+
 def test_a_branch_that_is_prepared_is_seen_when_it_is_committed_by_another(
     followed: PrivateSqlcache, upstream: PrivateSqlServer, schema: str
 ) -> None:
