@@ -782,6 +782,30 @@ def test_trap_20_a_trigger_made_a_moment_ago_is_known(world: World) -> None:
     )
 
 
+@pytest.mark.parametrize("explains", ["EXPLAIN ANALYZE FORMAT=TREE", "EXPLAIN"])
+def test_trap_17_what_is_explained_in_another_schema_is_a_write(
+    world: World, explains: str
+) -> None:
+    if world.is_mariadb:
+        pytest.skip("MySQL explains so")
+    far = f"far_{secrets.token_hex(3)}"
+    world.upstream.sql(
+        f"CREATE DATABASE {far}; CREATE TABLE {far}.t (v INT); INSERT INTO {far}.t VALUES (1);"
+        f"CREATE FUNCTION {far}.f() RETURNS INT DETERMINISTIC MODIFIES SQL DATA"
+        f" BEGIN UPDATE {far}.t SET v = v + 1; RETURN 1; END;"
+        f"CREATE VIEW {far}.w AS SELECT {far}.f() AS n"
+    )
+    read = f"SELECT v FROM {far}.t"
+    with closing(world.proxy.connect()) as session, session.cursor() as cursor:
+        for _ in range(3):
+            cursor.execute(read)
+        cursor.execute(f"{explains} FOR SCHEMA {far} SELECT 1 WHERE 1 = (SELECT n FROM w)")
+        cursor.execute(read)
+        told = cursor.fetchall()
+    assert told == world.upstream.sql(read) != ((1,),)
+    world.upstream.sql(f"DROP DATABASE {far}")
+
+
 @pytest.mark.parametrize("verb", ["INSERT DELAYED", "REPLACE DELAYED INTO", "INSERT"])
 def test_trap_15_rows_that_are_written_after_the_ok_are_seen(world: World, verb: str) -> None:
     """MariaDB writes what is DELAYED when nobody reads the table: nothing is cached until then."""

@@ -86,6 +86,10 @@ def _explain(cursor: Cursor) -> Statement:
     verb = cursor.word
     cursor.at += 1
     runs = _skip_explain_options(cursor) or verb == "ANALYZE"
+    if cursor.take("FOR"):  # a schema in which its names are, or CONNECTION
+        if cursor.word in ("SCHEMA", "DATABASE"):
+            return unknown(verb, "its names are those of another schema")
+        cursor.at += 1
     begins = cursor.word in _READERS or (cursor.rest and cursor.rest[0].is_operator(b"("))
     if not begins:
         reads = frozenset() if runs else frozenset(filter(None, (cursor.table(),)))
@@ -114,11 +118,6 @@ def _skip_explain_options(cursor: Cursor) -> bool:
             cursor.at += 1
     if cursor.take("INTO"):
         cursor.at += 1
-    if cursor.take("FOR"):  # CONNECTION, SCHEMA
-        if cursor.word in ("SCHEMA", "DATABASE"):
-            cursor.at += 1
-        if cursor.at + 1 < len(cursor.tokens):
-            cursor.at += 1
     return runs
 
 

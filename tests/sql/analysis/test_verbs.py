@@ -15,6 +15,7 @@ from tests.sql.analysis.reading import names, one
         ("SHOW TABLES", ""),
         ("DESC t", ""),
         ("KILL 5", ""),
+        ("EXPLAIN FOR CONNECTION 5", ""),
     ],
 )
 def test_a_statement_within_another_writes_only_if_it_runs(text: str, tables: str) -> None:
@@ -28,9 +29,11 @@ def test_a_statement_within_another_writes_only_if_it_runs(text: str, tables: st
     "text",
     [
         "FOO BAR",
+        "EXPLAIN ANALYZE FOR SCHEMA other SELECT f()",
+        "DESC FORMAT=JSON INTO @x FOR DATABASE `other` SELECT f() FROM t",
     ],
 )
-def test_an_unknown_first_word_writes_everything(text: str) -> None:
+def test_a_statement_that_cannot_be_read_writes_everything(text: str) -> None:
     assert one(text).writes_everything
 
 
