@@ -313,7 +313,7 @@ WRITES = {
     "a truncation": ("TRUNCATE t", 1),
     "nothing": ("BEGIN; UPDATE t SET v = v + 6; ROLLBACK", 0),
 }
-MORE_WRITES = "UPDATE t SET v = v + 3; SELECT 1; UPDATE t SET v = v + 4; DELETE FROM c LIMIT 1"
+MORE_WRITES = "UPDATE t SET v = v + 3; SELECT 1; UPDATE t SET v = v + 4; UPDATE c SET p = 3 - p"
 
 # name -> what is defined, by a number, and how many tags that concerns
 DEFINITIONS = {
