@@ -1,4 +1,6 @@
-"""What a metric is: its declaration, its histogram, and what Prometheus reads of it."""
+"""What a metric is: its declaration, its histogram, and what Prometheus reads of it, which is
+written here: by Prometheus' own library it kept the event loop, and all clients, for ten times
+as long."""
 
 from __future__ import annotations
 
@@ -9,17 +11,11 @@ import itertools
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
-
 BOUNDS_S: Final = tuple(
     step * scale for scale in (1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0) for step in (1, 2.5, 5)
 )
 """The upper bounds of the classes of a `Histogram`; what is above the last is a class, too."""
+_BOUNDS: Final = (*(f"{bound:.9g}" for bound in BOUNDS_S), "+Inf")
 _OF_THE_PROCESS: Final = "process_"
 
 
@@ -47,8 +43,7 @@ class Histogram:
 
     def buckets(self) -> list[tuple[str, int]]:
         """Upper bound, and how many took at most so long; as Prometheus wants them."""
-        bounds = [*(f"{bound:.9g}" for bound in BOUNDS_S), "+Inf"]
-        return list(zip(bounds, itertools.accumulate(self.counts), strict=True))
+        return list(zip(_BOUNDS, itertools.accumulate(self.counts), strict=True))
 
 
 def observe(seconds: float, *histograms: Histogram) -> None:
@@ -75,20 +70,31 @@ class Declaration:
         """Its name for Prometheus, without what its kind adds."""
         return name if name.startswith(_OF_THE_PROCESS) else f"sqlcache_{name}"
 
-    def family(self, name: str, value: Any) -> Metric:
-        """What Prometheus is told of the metric of this name, which has this value."""
+    def exposition(self, name: str, value: Any) -> str:
+        """What Prometheus is told of the metric of this name, which has this value: lines of its
+        text format, https://prometheus.io/docs/instrumenting/exposition_formats/."""
         name = self.exposed(name)
+        if self.kind == "counter":
+            name += "_total"
+        head = f"# HELP {name} {self.help}\n# TYPE {name} {self.kind}\n"
         if isinstance(value, Histogram):
-            return HistogramMetricFamily(
-                name, self.help, buckets=value.buckets(), sum_value=value.sum_s
-            )
-        family = CounterMetricFamily if self.kind == "counter" else GaugeMetricFamily
+            return head + _histogram_lines(name, value)
         if self.label is None:
-            return family(name, self.help, value=value)
-        labelled = family(name, self.help, labels=[self.label])
-        for label, count in sorted(value.items()):
-            labelled.add_metric([label], count)
-        return labelled
+            return f"{head}{name} {value}\n"
+        return head + "".join(
+            f'{name}{{{self.label}="{_escaped(label)}"}} {count}\n'
+            for label, count in sorted(value.items())
+        )
+
+
+def _histogram_lines(name: str, histogram: Histogram) -> str:
+    buckets = histogram.buckets()
+    lines = [f'{name}_bucket{{le="{bound}"}} {count}\n' for bound, count in buckets]
+    return "".join(lines) + f"{name}_count {buckets[-1][1]}\n{name}_sum {histogram.sum_s}\n"
+
+
+def _escaped(label: str) -> str:
+    return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 # These only wrap `dataclasses.field`, so no instance shares its value (RUF009).

@@ -17,10 +17,6 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import InfoMetricFamily, Metric
-from prometheus_client.registry import Collector
-
 from sqlcache import __version__
 from sqlcache.implementation import IMPLEMENTATION
 from sqlcache.metric_kinds import (
@@ -36,6 +32,12 @@ from sqlcache.metric_kinds import (
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Snapshot = dict[str, int | float | dict[str, Any]]
+
+_BUILD: Final = (
+    "# HELP sqlcache_build_info The running version, and whether its kernel is compiled or pure"
+    " Python.\n# TYPE sqlcache_build_info gauge\n"
+    f'sqlcache_build_info{{kernel="{IMPLEMENTATION}",version="{__version__}"}} 1\n'
+)
 
 _AS_LOAD = "as the load is"
 _NOTHING = "nothing: it is there to be compared with"
@@ -736,9 +738,8 @@ class Metrics:
 
     def render(self) -> bytes:
         """All values as Prometheus text, of media type CONTENT_TYPE."""
-        registry = CollectorRegistry()
-        registry.register(_MetricsCollector(self))
-        return generate_latest(registry)
+        told = (each.exposition(name, getattr(self, name)) for name, each in declarations())
+        return (_BUILD + "".join(told)).encode()
 
 
 def declarations() -> Iterable[tuple[str, Declaration]]:
@@ -750,17 +751,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Histogram):
         return value.snapshot()
     return dict(value) if isinstance(value, dict) else value
-
-
-class _MetricsCollector(Collector):
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterable[Metric]:
-        yield InfoMetricFamily(
-            "sqlcache_build",
-            "The running version, and whether its kernel is compiled or pure Python.",
-            value={"version": __version__, "kernel": IMPLEMENTATION},
-        )
-        for name, declared in declarations():
-            yield declared.family(name, getattr(self._metrics, name))

@@ -150,6 +150,7 @@ class PrivateSqlServer(PrivateServer):
             database=database,
             autocommit=True,
             client_flag=CLIENT.MULTI_STATEMENTS,
+            ssl_disabled=True,  # nobody listens on the socket, and a handshake is most of a query
         )
 
     def _make_accounts(self) -> None:

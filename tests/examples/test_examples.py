@@ -81,7 +81,7 @@ async def test_the_fastapi_app_serves_what_is_there_now(
         assert (await client.get("/shelves/3")).json()[1] == changed
         assert (await client.put("/products/999/price", params=price)).status_code == 404
         metrics = await client.get("/metrics")
-        assert "sqlcache_function_hits_total 1.0" in metrics.text
+        assert "sqlcache_function_hits_total 1\n" in metrics.text
         assert metrics.headers["Content-Type"] == CONTENT_TYPE
 
 
