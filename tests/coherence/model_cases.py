@@ -975,6 +975,28 @@ _STRICT_TWO_NODES = Shape(nodes=2, consistency=True)
 _ROWS_LOSING = replace(_ROWS, loses_fences=True)
 _ROWS_LEASES = replace(_LEASE, rows=True)
 
+LARGE = (
+    "a column is written, and read by some",
+    "a transaction writes rows and another table",
+    "a write of rows ends, request by request",
+    "a row is written amid a fault",
+    "rows are written by a column, and others move there",
+    "a transaction writes rows that it moves",
+    "rows are written by a column, and one comes that the server numbers",
+    "a row moves amid a fault",
+    "a row moves, and its process stood still when it had asked",
+    "windows open while a fence is lost",
+    "a fill is overtaken by a write",
+    "two writes side by side",
+    "writes share a fence that is lost",
+    "a fence that is lost is shared, and others mark the table",
+    "request by request",
+    "two tables on two nodes",
+    "everything is written where there are two nodes",
+    "a tag is evicted",
+)
+"""Cases of more orders than every run of the tests goes through: `make soak` does."""
+
 PROFILES = {
     "rows": Profile(
         (_ROWS, replace(_ROWS, nodes=2), replace(_ROWS, near_bytes=100_000), _ROWS_LINGERING),

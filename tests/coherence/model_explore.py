@@ -1,10 +1,11 @@
-"""Goes through every interleaving of a small case.
+"""Goes through every interleaving of a small case, or through some of a large one.
 
 A move is one batch that a node carries out and whose replies arrive, or one statement that MySQL
 carries out. That a reply arrives later than that makes no difference: until then its session does
 nothing, and what it does next can itself come later.
 """
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -47,6 +48,16 @@ def explore(case: Case, *, most: int) -> tuple[int, Violation | None]:
     raise AssertionError(f"more than {most} interleavings")
 
 
+def draw(case: Case, *, times: int, seed: int) -> Violation | None:
+    """The first of so many interleavings, drawn by chance, that breaks a promise."""
+    chance = random.Random(seed)
+    for _ in range(times):
+        violation = run(case.shape, _Walk(case, [], chance).actions)
+        if violation is not None:
+            return violation
+    return None
+
+
 class _Session:
     """Begins each of its operations when the one before has ended."""
 
@@ -61,11 +72,12 @@ class _Session:
 
 
 class _Walk:
-    """One interleaving: takes the choices of `path`, and from its end on the first."""
+    """One interleaving: takes the choices of `path`, and from its end on the first, or any."""
 
-    def __init__(self, case: Case, path: list[int]) -> None:
+    def __init__(self, case: Case, path: list[int], chance: random.Random | None = None) -> None:
         self._case = case
         self._path = path
+        self._chance = chance
         self._taken: list[tuple[int, int]] = []  # choice, and of how many
 
     def actions(self, world: World) -> Iterator[Action]:
@@ -89,7 +101,10 @@ class _Walk:
 
     def _choose(self, moves: list[Action]) -> Action:
         place = len(self._taken)
-        choice = self._path[place] if place < len(self._path) else 0
+        if place < len(self._path):
+            choice = self._path[place]
+        else:
+            choice = self._chance.randrange(len(moves)) if self._chance else 0
         self._taken.append((choice, len(moves)))
         return moves[choice]
 

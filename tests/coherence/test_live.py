@@ -39,7 +39,7 @@ pytestmark = [
     pytest.mark.timeout(300, func_only=True),
 ]
 
-FAULTS_S = 10
+FAULTS_S = 5
 FOUND_WITHIN_S = 240  # a quiet machine takes a few
 SURE = frozenset(
     {

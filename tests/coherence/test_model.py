@@ -6,19 +6,21 @@ history; `model_soak` searches on. That all this finds what is wrong is shown by
 """
 
 import logging
+import random
 from collections.abc import Iterator
 
 import pytest
 
 from tests.coherence.model_bugs import BUGS, Bug
-from tests.coherence.model_cases import CASES, PROFILES
-from tests.coherence.model_explore import explore
+from tests.coherence.model_cases import CASES, LARGE, PROFILES
+from tests.coherence.model_explore import draw, explore
 from tests.coherence.model_row_bugs import ROW_BUGS
 from tests.coherence.model_search import Violation, replay, reproducible, search, shortest
 from tests.coherence.model_world import DEADLINE_S, LEASE_TTL_S, Shape, World
 
-_MOST_ORDERS = 1_500
-_EXAMPLES = 70
+_MOST_ORDERS, _MOST_OF_LARGE = 120, 1_500
+_ORDERS_DRAWN = 50
+_EXAMPLES = 40
 _EXAMPLES_TO_FIND_A_BUG = 1_000
 
 
@@ -30,9 +32,22 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [case for case in CASES if case not in LARGE])
 def test_a_small_case_is_linearizable_in_every_order(case: str) -> None:
     _, violation = explore(CASES[case], most=_MOST_ORDERS)
+    assert violation is None, _told(violation)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("case", LARGE)
+def test_a_large_case_is_linearizable_in_every_order(case: str) -> None:
+    _, violation = explore(CASES[case], most=_MOST_OF_LARGE)
+    assert violation is None, _told(violation)
+
+
+@pytest.mark.parametrize("case", LARGE)
+def test_a_large_case_is_linearizable_in_orders_that_chance_draws(case: str) -> None:
+    violation = draw(CASES[case], times=_ORDERS_DRAWN, seed=random.getrandbits(32))
     assert violation is None, _told(violation)
 
 
@@ -146,7 +161,7 @@ def test_during_a_write_the_others_wait_on(world: World) -> None:
 
 def _found(where: str) -> Violation | None:
     if where in CASES:
-        return explore(CASES[where], most=_MOST_ORDERS)[1]
+        return explore(CASES[where], most=_MOST_OF_LARGE)[1]
     return search(PROFILES[where], range(_EXAMPLES_TO_FIND_A_BUG))
 
 

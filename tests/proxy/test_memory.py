@@ -8,7 +8,7 @@ import pytest
 from sqlcache.cache.bounded import Bounded, weigh
 from tests.proxy import fill_memory
 
-BOUND_BYTES = 16 << 20
+BOUND_BYTES = 8 << 20
 
 
 def test_no_number_of_texts_takes_more_memory_than_the_setting_says() -> None:
