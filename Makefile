@@ -18,8 +18,8 @@
 # Each sets up what it needs: Debian packages (see .ci/system-packages.sh) and .venv.
 
 PYTHON ?= python3
-# Tests wait more than they work: three for each processor, and eight at most, each with 1.5 GB.
-TEST_PROCESSES ?= $(shell awk -v n=$$(nproc) '/^MemTotal/ { room = int($$2 / 1.5e6); n *= 3; \
+# Tests wait more than they work: five for two processors, and eight at most, each with 1.5 GB.
+TEST_PROCESSES ?= $(shell awk -v n=$$(nproc) '/^MemTotal/ { room = int($$2 / 1.5e6); n = int(n * 2.5); \
 	if (n > 8) n = 8; if (n > room) n = room; print n < 1 ? 1 : n }' /proc/meminfo)
 # Else each of the thousands of processes that tests start compiles all of sqlcache anew.
 export PYTHONDONTWRITEBYTECODE =
@@ -35,15 +35,21 @@ DEV_PACKAGES := python3-dev gcc libc6-dev pkg-config libmariadb-dev mariadb-clie
 	sysbench openssl prometheus systemd git chromium
 IMAGE_PACKAGES := buildah debootstrap
 
-.PHONY: demo test lint format image image-test bare package bench soak drivers lock clean run dev
+.PHONY: demo test ready lint format image image-test bare package bench soak drivers lock clean run dev
 .DEFAULT_GOAL := test
 
 demo: run
 	$(BIN)/sqlcache demo $(DEMO_FLAGS)
 
-test: lint
-	$(BIN)/python -m tests.servers
+# What lint needs one processor for is done beside what the tests need first.
+test: dev
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync lint ready
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal $(PYTEST_FLAGS)
+
+# Collected once, the tests are compiled: else each of the processes does that for itself.
+ready: dev
+	$(BIN)/python -m tests.servers
+	$(BIN)/python -m pytest --collect-only >/dev/null
 
 lint: dev
 	$(BIN)/ruff check

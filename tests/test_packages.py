@@ -52,6 +52,7 @@ class Built(NamedTuple):
 def _as_a_stranger_would() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("SQLCACHE_IMPL", raising=False)
+        patch.setenv("CFLAGS", "-O0")  # most of these tests' time went into making builds fast
         yield
 
 
