@@ -137,10 +137,13 @@ dev-packages: run-packages
 $(BIN)/python: | run-packages
 	$(PYTHON) -m venv $(VENV)
 
+# Most of what the packages hold is never imported, and what is Python compiles then.
+INSTALL := $(PIP) install --no-compile --constraint requirements.lock --editable
+
 $(VENV)/.run: pyproject.toml requirements.lock $(KERNEL) | $(BIN)/python
-	$(PIP) install --constraint requirements.lock --editable .
+	$(INSTALL) .
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml requirements.lock $(KERNEL) | $(BIN)/python dev-packages
-	SQLCACHE_IMPL=compiled $(PIP) install --constraint requirements.lock --editable '.[dev]'
+	SQLCACHE_IMPL=compiled $(INSTALL) '.[dev]'
 	@touch $@ $(VENV)/.run
