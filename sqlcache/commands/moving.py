@@ -308,9 +308,12 @@ async def _keys_on(address: HostPort, prefix: bytes) -> AsyncIterator[list[bytes
     begins = tuple(b"%b:%b%d:" % (prefix, kind, FORMAT) for kind in _KINDS)
     until = time.monotonic() + _BUSY_S
     while True:
-        reader, writer = await asyncio.open_connection(
-            address.host, address.port, limit=_LONGEST_LINE_BYTES
-        )
+        try:
+            reader, writer = await asyncio.open_connection(
+                address.host, address.port, limit=_LONGEST_LINE_BYTES
+            )
+        except OSError as error:
+            raise CacheUnavailable(f"{address}: {error}") from None
         try:
             writer.write(b"lru_crawler metadump all\r\n")
             keys: list[bytes] = []
