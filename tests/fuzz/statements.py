@@ -156,6 +156,9 @@ class Statements:
                 f" WHERE id = {random.randint(1, 4)}",
                 f"SELECT a.id, b.{random.choice(other.readable)} FROM {joined}"
                 f" ON b.id = {random.randint(1, 4)} WHERE a.id = {random.randint(1, 4)}",
+                f"SELECT a.id, b.id FROM {table.name} a, {other.name} b"
+                f" WHERE a.id = {random.randint(1, 4)} AND b.{random.choice(other.keyed)} ="
+                f" {random.choice(['', '-', '- -', '7 - '])}a.id",
             ]
         )
 

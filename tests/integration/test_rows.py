@@ -1141,6 +1141,20 @@ def test_a_write_to_other_rows_leaves_a_join(
         leaves(pair[0], reader, read.format(1), partial(change, write))
 
 
+@pytest.mark.parametrize("computed", ["u.t_id = -t.id", "t.id = - u.t_id", "t.id + u.t_id = 0"])
+def test_a_join_by_a_computed_value_is_not_of_the_rows_of_another(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], joined: tuple[Session, Session], computed: str
+) -> None:
+    reader, writer = joined
+    run(writer, "UPDATE u SET t_id = -1 WHERE id = 3")
+    write = "UPDATE u SET w = 77 WHERE t_id = {}"
+    leaves(pair[0], reader, OF_U.format(1), lambda: run(writer, write.format(-2)))
+    read = f"SELECT t.v, u.w FROM t JOIN u WHERE t.id = 1 AND {computed}"
+    warm(pair[0], reader, read)
+    run(writer, write.format(-1))
+    assert run(reader, read) == ((0, 77),)
+
+
 @pytest.mark.parametrize("read", [OF_T, OF_U, OF_TWO, OF_BARE, OF_SELF, OF_MANY])
 def test_a_join_is_never_behind(
     upstream: PrivateSqlServer,

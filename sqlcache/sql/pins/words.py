@@ -98,13 +98,16 @@ class Words:
             self._at += 1
 
     def _value(self) -> Value | None:
+        """Steps over nothing where there is none: a column may stand there."""
+        before = self._at
         negative = self._operator(b"-")
         token = self._token
         if token.kind not in _VALUES or (negative and token.kind is not Kind.NUMBER):
+            self._at = before
             return None
         is_parameter = token.kind is Kind.PARAMETER
-        before = self._parameters_before if is_parameter else self._literals_before
-        value = Value(before[self._at], is_parameter, negative, token.text)
+        counts = self._parameters_before if is_parameter else self._literals_before
+        value = Value(counts[self._at], is_parameter, negative, token.text)
         self._at += 1
         return value
 
