@@ -6,6 +6,7 @@ is a fresh one for every test, so tests may kill it and never see one another's 
 
 from __future__ import annotations
 
+import random
 import secrets
 import threading
 from collections.abc import Callable, Iterator
@@ -51,6 +52,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if without:
         terminalreporter.ensure_newline()
         terminalreporter.write_line(f"NOT RUN for want of MySQL: {without} tests", red=True)
+
+
+@pytest.fixture
+def seed() -> int:
+    """Of what a test leaves to chance: another each time, shown where it fails."""
+    return random.randrange(1 << 32)
 
 
 @pytest.fixture(scope="session", params=["pure", "compiled"])

@@ -543,7 +543,6 @@ async def _write(cache: Cache, session: aiomysql.Connection, write: str, door: i
                     await cursor.execute(each)
 
 
-@pytest.mark.parametrize("seed", range(3))
 async def test_whatever_is_written_no_value_is_out_of_date(
     apart: Cache,
     mariadb: PrivateMariaDB,
@@ -578,7 +577,6 @@ async def test_whatever_is_written_no_value_is_out_of_date(
     assert apart.metrics.function_hits > 100
 
 
-@pytest.mark.parametrize("seed", range(2))
 async def test_amid_writes_no_value_is_older_than_those_that_had_ended(
     apart: Cache,
     mariadb: PrivateMariaDB,

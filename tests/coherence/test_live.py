@@ -9,7 +9,6 @@ tests.coherence.live_run` draws the same faults again.
 from __future__ import annotations
 
 import asyncio
-import random
 import secrets
 from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
@@ -72,11 +71,6 @@ def schema_name(mariadb: PrivateMariaDB) -> Iterator[str]:
     name = f"live_{secrets.token_hex(4)}"
     yield name
     mariadb.sql(f"DROP DATABASE IF EXISTS {name}")
-
-
-@pytest.fixture
-def seed() -> int:
-    return random.randrange(1 << 32)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ history; `model_soak` searches on. That all this finds what is wrong is shown by
 """
 
 import logging
-import random
 from collections.abc import Iterator
 
 import pytest
@@ -46,8 +45,8 @@ def test_a_large_case_is_linearizable_in_every_order(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", LARGE)
-def test_a_large_case_is_linearizable_in_orders_that_chance_draws(case: str) -> None:
-    violation = draw(CASES[case], times=_ORDERS_DRAWN, seed=random.getrandbits(32))
+def test_a_large_case_is_linearizable_in_orders_that_chance_draws(case: str, seed: int) -> None:
+    violation = draw(CASES[case], times=_ORDERS_DRAWN, seed=seed)
     assert violation is None, _told(violation)
 
 

@@ -230,7 +230,6 @@ def test_who_has_locked_the_table_waits_for_nothing(
     leaves(pair[0], reader, BY_K.format(1), partial(run, writer, "UPDATE t SET v = 7 WHERE id = 2"))
 
 
-@pytest.mark.parametrize("seed", range(2))
 def test_whatever_is_written_no_answer_is_out_of_date(
     pair: tuple[PrivateSqlcache, PrivateSqlcache],
     upstream: PrivateSqlServer,

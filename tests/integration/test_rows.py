@@ -814,7 +814,6 @@ def any_write(chance: random.Random) -> str:
     return chance.choice(WRITES).format(a=a, b=b, c=c)
 
 
-@pytest.mark.parametrize("seed", range(2))
 def test_whatever_is_written_no_answer_is_out_of_date(
     pair: tuple[PrivateSqlcache, PrivateSqlcache],
     upstream: PrivateSqlServer,
@@ -921,7 +920,6 @@ COLUMN_READS = (
 )
 
 
-@pytest.mark.parametrize("seed", range(2))
 def test_whatever_columns_are_written_no_answer_is_out_of_date(
     pair: tuple[PrivateSqlcache, PrivateSqlcache],
     upstream: PrivateSqlServer,
