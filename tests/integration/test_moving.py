@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import io
 import re
 import stat
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
 from sqlcache.cache.keys import Keyspace
+from sqlcache.cli import main
 from sqlcache.demo.servers import PrivateMemcached, PrivateSqlServer, wait_until
 from tests.integration.test_binlog import moody, own_server
 from tests.integration.test_warm_start import (
@@ -47,17 +47,18 @@ def run(
 ) -> str:
     """What it says; its error, where it refuses."""
     flags = ["--upstream", upstream.service_url, "--memcached", node.address, "--binlog", "on"]
-    done = subprocess.run(
-        [sys.executable, "-m", "sqlcache", command, str(file), *flags, *more],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=file.parent,
-        env={**os.environ, **PATIENTLY},
-    )
-    assert "Traceback" not in done.stderr
-    assert done.returncode == (2 if done.stderr else 0)
-    return done.stdout + done.stderr
+    said, complained = io.StringIO(), io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        redirect_stdout(said),
+        redirect_stderr(complained),
+    ):
+        patch.chdir(file.parent)
+        for name, value in PATIENTLY.items():
+            patch.setenv(name, value)
+        code = main([command, str(file), *flags, *more])
+    assert code == (2 if complained.getvalue() else 0)
+    return said.getvalue() + complained.getvalue()
 
 
 def stop(fleet: Fleet, node: PrivateMemcached) -> None:
