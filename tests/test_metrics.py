@@ -47,6 +47,13 @@ def test_counting_is_adding_to_an_attribute() -> None:
     assert rendered["sqlcache_invalidations_total.root"] == 0
 
 
+@pytest.mark.parametrize("label", ['a "word"', r"a \ and a \n", "two\nlines", "Grüße"])
+def test_a_label_is_read_as_it_is(label: str) -> None:
+    metrics = Metrics()
+    metrics.bypasses[label] += 1
+    assert samples(metrics)[f"sqlcache_bypasses_total.{label}"] == 1
+
+
 def test_a_metric_that_was_not_declared_cannot_be_counted() -> None:
     with pytest.raises(AttributeError):
         Metrics().hitz = 1  # type: ignore[attr-defined]
