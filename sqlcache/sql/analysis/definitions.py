@@ -139,7 +139,7 @@ def _create_table(cursor: Cursor, ref: TableRef, temporary: bool) -> Statement:
         merged = _tables_after(cursor, ("UNION",)) if cursor.find("UNION") else frozenset()
         # A table that is referred to is led by that to the new one.
         referred = _referred(cursor, ref)
-        like = cursor.find("LIKE") is not None
+        like = "LIKE" in cursor.words  # MariaDB takes it in parentheses, too
         leads = bool(merged) or like or elsewhere  # as a MERGE table does
         statement = _ddl("CREATE", refs | referred, reads=tables.refs | merged, leads=leads)
     return with_functions(statement, function_use(cursor, after))

@@ -116,6 +116,8 @@ def test_an_engine_may_have_the_rows_of_other_tables(text: str, merges: bool) ->
 def test_a_table_with_rows_elsewhere_leads_there() -> None:
     assert one("CREATE TABLE t (a INT) ENGINE=FEDERATED CONNECTION='s/t'").leads
     assert not one("CREATE TABLE t (a INT) ENGINE=InnoDB").leads
+    assert one("CREATE TABLE t LIKE u").leads
+    assert one("CREATE TABLE IF NOT EXISTS t (LIKE u)").leads
 
 
 def test_temporary_tables_are_told_from_shared_ones() -> None:
