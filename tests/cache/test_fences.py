@@ -251,13 +251,14 @@ async def test_it_lapses_soon_also_while_others_write(writes: int) -> None:
 
         async def is_gone() -> bool:
             await reader.look(read)
-            return fence.id not in (await reader.states([ORDERS]))[ORDERS].fences
+            stand = (await reader.states([ORDERS]))[ORDERS].fences
+            # Those of the others have no beats either, and a busy machine sees some of them lapse.
+            return fence.id not in stand and metrics.fences_lapsed + len(stand) == 1 + writes
 
         began = asyncio.get_running_loop().time()
         await eventually(is_gone)
         assert asyncio.get_running_loop().time() - began < 4 * SHORT_DEADLINE_S
         assert node.writes == 0
-        assert metrics.fences_lapsed == 1
         await reader.close()
 
     await on_time(trial)
