@@ -14,7 +14,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from itertools import islice
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
@@ -312,21 +312,17 @@ async def _keys_on(address: HostPort, prefix: bytes) -> AsyncIterator[list[bytes
             reader, writer = await asyncio.open_connection(
                 address.host, address.port, limit=_LONGEST_LINE_BYTES
             )
-        except OSError as error:
-            raise CacheUnavailable(f"{address}: {error}") from None
-        try:
-            writer.write(b"lru_crawler metadump all\r\n")
-            keys: list[bytes] = []
-            while (line := (await reader.readline()).rstrip()).startswith(b"key="):
-                key = unquote_to_bytes(line.split(b" ", 1)[0][4:])
-                keys += [key] if key.startswith(begins) else []
-                if len(keys) >= _KEYS_TOGETHER:
-                    yield keys
-                    keys = []
+            with closing(writer):
+                writer.write(b"lru_crawler metadump all\r\n")
+                keys: list[bytes] = []
+                while (line := (await reader.readline()).rstrip()).startswith(b"key="):
+                    key = unquote_to_bytes(line.split(b" ", 1)[0][4:])
+                    keys += [key] if key.startswith(begins) else []
+                    if len(keys) >= _KEYS_TOGETHER:
+                        yield keys
+                        keys = []
         except (OSError, ValueError) as error:
             raise CacheUnavailable(f"{address}: {error}") from None
-        finally:
-            writer.close()
         if line == b"END":
             yield keys
             return
