@@ -15,6 +15,7 @@ import contextlib
 import json
 import os
 import socket
+import struct
 import subprocess
 import sys
 from collections import defaultdict
@@ -30,7 +31,15 @@ from sqlcache.demo.servers import HOST, free_port
 MARK = "COHERENCE_PROXY"
 SLOW_S = 0.03
 _TCP_ESTABLISHED = 1  # of the kernel's states
-_HOST_HEX = "0100007F"  # HOST, as /proc/net/tcp writes it
+
+# What the kernel is asked about a socket, and what it tells: linux/netlink.h, linux/inet_diag.h.
+_SOCK_DIAG, _BY_FAMILY, _REQUEST = 4, 20, 1
+_MESSAGE = struct.Struct("=IHHII")  # length, kind, flags, number, port
+_SOCKET_ID = struct.Struct("!HH16s16sI8s")  # ports, addresses, interface, cookie
+_SOCKET_ASKED = struct.Struct("=BBBxI")  # family, protocol, extensions, states
+_SOCKET_TOLD = struct.Struct("=4x48x5I")  # behind the id: expires, two queues, user, inode
+_EVERY_STATE = 0xFFFFFFFF
+_NO_COOKIE = b"\xff" * 8
 
 
 class State(StrEnum):
@@ -204,10 +213,11 @@ class _Proxies:
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}  # by the process's number
+        self._sockets = _Sockets()
 
     def owner(self, port: int, remote_port: int) -> str | None:
         """The name of the proxy whose process has the connection between these ports."""
-        inode = _socket_inode(port, remote_port)
+        inode = self._sockets.inode(port, remote_port)
         if inode is None:
             return None
         name = self._holder(f"socket:[{inode}]")
@@ -244,12 +254,27 @@ def _marked_processes() -> dict[str, str]:
     return found
 
 
-def _socket_inode(port: int, remote_port: int) -> str | None:
-    """The inode of the socket between these ports of HOST; None where its process closed it."""
-    table = Path("/proc/net/tcp").read_text()
-    at = table.find(f"{_HOST_HEX}:{port:04X} {_HOST_HEX}:{remote_port:04X}")
-    inode = "0" if at < 0 else table[at:].split(maxsplit=9)[8]
-    return None if inode == "0" else inode
+class _Sockets:
+    """The kernel's table of TCP sockets. It is asked for one: to list them goes through the whole
+    table each time, which takes a busy machine longer than there is time to connect. See
+    sock_diag(7)."""
+
+    def __init__(self) -> None:
+        self._kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG)
+
+    def inode(self, port: int, remote_port: int) -> int | None:
+        """Of the socket between these ports of HOST; None where its process closed it."""
+        host = socket.inet_aton(HOST)
+        asked = _SOCKET_ASKED.pack(socket.AF_INET, socket.IPPROTO_TCP, 0, _EVERY_STATE)
+        asked += _SOCKET_ID.pack(port, remote_port, host, host, 0, _NO_COOKIE)
+        length = _MESSAGE.size + len(asked)
+        self._kernel.send(_MESSAGE.pack(length, _BY_FAMILY, _REQUEST, 0, 0) + asked)
+        answer = self._kernel.recv(1 << 12)
+        _, kind, *_ = _MESSAGE.unpack_from(answer)
+        if kind != _BY_FAMILY:  # an error, which says that there is none
+            return None
+        inode: int = _SOCKET_TOLD.unpack_from(answer, _MESSAGE.size)[-1]
+        return inode or None
 
 
 async def _main(arguments: Sequence[str]) -> None:

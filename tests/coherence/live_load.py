@@ -58,7 +58,7 @@ _BY_DOORS_ALONE = (
 )  # also where some write around them: the strict law is for all who read it
 IN_TRANSACTION = 0.15
 _MOST_IN_TRANSACTION = 6
-_WRITE_PAUSE_S = 0.2
+_WRITE_PAUSE_S = 0.2  # at first
 _OPERATION_TIMEOUT_S = 20.0
 _LEAVES = 0.004  # of a client's operations
 _LEAVES_WITHIN_S = 0.02
@@ -223,6 +223,7 @@ class Load:
         bound_s: float = 0,
     ) -> None:
         self._in_transaction = in_transaction
+        self.write_pause_s = _WRITE_PAUSE_S
         self.counts = Counts()
         registers = {register(t, r): 0 for t in TABLES for r in range(1, ROWS + 1)}
         written_so = (each for each in registers if not each.startswith(_BY_DOORS_ALONE))
@@ -419,7 +420,7 @@ class Load:
                 raise
             self.counts.errors[_kind(error)] += 1
             await client.session.run("ROLLBACK")
-        await asyncio.sleep(client.choose.uniform(0, _WRITE_PAUSE_S))
+        await asyncio.sleep(client.choose.uniform(0, self.write_pause_s))
 
     def _pick(self, client: Client, tables: Sequence[str]) -> str | None:
         """One of the tables that the client may write now, if there is any."""
