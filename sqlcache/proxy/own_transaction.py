@@ -83,6 +83,10 @@ class OwnTransaction:
         in_transaction = bool(self._state.status & Status.IN_TRANS)
         ends = meaning.commits or meaning.rolls_back or not in_transaction
         ended = may_end and ends and not failed
+        if self._sets_next(meaning, in_transaction):
+            # The running one has what it began with, and so may those that follow where it ends by
+            # itself: what they have no variable tells, until one is ended by name.
+            self._state.next_transaction_set = True
         if ended:
             own_access = self.view is not None and self.view.has_own_access
             if own_access and any(map(_may_set_autocommit, meaning.statements)):
@@ -108,6 +112,18 @@ class OwnTransaction:
             self.view.stop_caching()
         for statement in meaning.statements:
             self.view.ran(statement)
+
+    def _sets_next(self, meaning: Meaning, in_transaction: bool) -> bool:
+        """Whether it may have set, amid a transaction, what those have that begin later."""
+        statements = meaning.statements
+        if not any(map(_may_set_isolation_or_access, statements)):
+            return False
+        if in_transaction or self._state.transaction_unsure:
+            return True
+        was_in_one = self.view is not None
+        if len(statements) > 1:
+            was_in_one |= any(each.verb != "SET" or each.reads for each in statements)
+        return was_in_one and meaning.may_commit
 
     def enter(self) -> None:
         """The session may be in a transaction by now, or in none any more."""

@@ -333,6 +333,49 @@ def test_trap_26_settings_of_the_next_transaction_wait_until_it_has_come(world: 
     world.compare("\n".join(steps))
 
 
+@pytest.mark.parametrize("again", ["BEGIN", "START TRANSACTION READ ONLY", "SET autocommit = 1"])
+@pytest.mark.parametrize("begins", ["BEGIN", "SET autocommit = 0"])
+@pytest.mark.parametrize("level", ["READ UNCOMMITTED", "REPEATABLE READ"])
+@pytest.mark.parametrize(
+    "sets", ["SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", "CALL sets()"]
+)
+def test_trap_26_what_is_set_amid_a_transaction_is_of_those_after_one_that_is_ended_by_name(
+    world: World, sets: str, level: str, begins: str, again: str
+) -> None:
+    """One that another statement ends hands its own level on, which no variable tells."""
+    read_committed = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+    hit = "+" if sets == read_committed else " "  # what a procedure has set is not known
+    world.compare(f"""
+        w  {MAKE}
+        w  CREATE PROCEDURE sets() {read_committed}
+        r  {read_committed}
+        r  SELECT v FROM t
+        r  SELECT v FROM t
+        r+ SELECT v FROM t
+        a  SET SESSION TRANSACTION ISOLATION LEVEL {level}
+        a  {begins}
+        a  SELECT v FROM u
+        w  BEGIN
+        w  UPDATE t SET v = 'in'
+        a  {sets}
+        a  {again}
+        a  SELECT v FROM u WHERE RAND() < 2
+        a  SELECT v FROM t
+        r  SELECT v FROM t
+        w  ROLLBACK
+        w  UPDATE t SET v = 'new'
+        a  SELECT v FROM t
+        r  SELECT v FROM t
+        r  SELECT v FROM t
+        a  COMMIT
+        a  BEGIN
+        a  SELECT v FROM t
+        a  COMMIT
+        a  SELECT v FROM t
+        a{hit} SELECT v FROM t
+    """)
+
+
 @pytest.mark.parametrize("chains", ["AND CHAIN", "by completion_type"])
 @pytest.mark.parametrize("ends", ["COMMIT", "ROLLBACK"])
 def test_trap_26_settings_of_the_next_transaction_outlive_one_that_is_chained(
