@@ -220,6 +220,7 @@ class Session:
                         await self._signs.give()
                         continue
                     if not drained and _begins_command(self._client.head(HEADER_BYTES + 1)):
+                        await asyncio.sleep(0)  # what came at once may be much, of no answers
                         if straight.takes_buffered():
                             continue
                         break

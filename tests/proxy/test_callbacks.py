@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,12 +14,13 @@ import pytest
 
 from sqlcache.app import App
 from sqlcache.demo.servers import HOST, PrivateSqlServer
+from sqlcache.mysql.constants import Command
 from sqlcache.proxy.straight.exchange import Exchange
 from sqlcache.proxy.straight.hits import Hits
 from sqlcache.proxy.straight.inflight import InFlight
 from sqlcache.proxy.straight.path import StraightPath
 from sqlcache.settings import Settings
-from tests.fakes.raw_client import RawClient
+from tests.fakes.raw_client import RawClient, packets_of
 
 READ = "SELECT v FROM t WHERE v >= 0"
 ODD = "SELECT v FROM t WHERE v >= 0 /* odd */"
@@ -126,6 +128,37 @@ async def test_what_a_callback_raises_ends_its_session_and_no_other(
         async with asyncio.timeout(60):
             while app.metrics.hits == before:
                 await asyncio.to_thread(each.sql, ODD)
+
+
+@pytest.mark.parametrize(
+    ("command", "first", "rest"),
+    [
+        pytest.param(Command.STMT_CLOSE, 1, b"", id="closes"),
+        pytest.param(Command.STMT_CLOSE, 1_000_000, b"", id="closes of none"),
+        pytest.param(Command.STMT_SEND_LONG_DATA, 1_000_000, b"\0\0", id="long data of none"),
+    ],
+)
+async def test_of_what_one_client_sends_at_once_little_is_done_in_a_turn(
+    app: App, clients: list[RawClient], command: Command, first: int, rest: bytes
+) -> None:
+    client, count = clients[0], 500
+
+    def prepare() -> None:
+        client.send(packets_of(bytes((Command.STMT_PREPARE,)) + b"DO 1") * count)
+        for _ in range(count):
+            client.read_packet()
+
+    await asyncio.to_thread(prepare)
+    numbers = (number.to_bytes(4, "little") for number in range(first, first + count))
+    client.send(b"".join(packets_of(bytes((command,)) + each + rest) for each in numbers))
+    client.query("DO 2")
+    answer = asyncio.create_task(asyncio.to_thread(client.read_packet))
+    served = [app.metrics.statements_relayed]
+    while not answer.done():
+        await asyncio.sleep(0)
+        served.append(app.metrics.statements_relayed)
+    assert served[-1] - served[0] == count + 1
+    assert max(after - before for before, after in pairwise(served)) <= 100
 
 
 async def test_a_session_that_ends_is_freed_without_the_garbage_collector(

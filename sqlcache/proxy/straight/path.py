@@ -163,7 +163,7 @@ class StraightPath:
         """Takes the ends of prepared statements, and what came behind."""
         size = self._preparing.close(packets)
         rest = packets[size:]
-        if size and rest and not self.received(rest):
+        if size and rest and (rest.startswith(CLOSE) or not self.received(rest)):
             self._client.unread(rest)
             self._client.wake()
         return size > 0

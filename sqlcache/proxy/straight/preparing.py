@@ -25,6 +25,7 @@ from sqlcache.proxy.straight.terms import Terms
 
 CLOSES = bytes((Command.STMT_CLOSE,))
 """The code of what ends one."""
+_CLOSES_BYTES = 100 * CLOSE_BYTES  # in one go
 
 
 class Preparing:
@@ -150,10 +151,10 @@ class Preparing:
         self._meanings.prepare(number, plan, columns, *like)
 
     def close(self, packets: bytes) -> int:
-        """Takes what tells that prepared statements are done with, to which no answer comes. How
-        many bytes of the packets that is."""
+        """Takes what tells that prepared statements are done with, to which no answer comes; not
+        so many that others wait. How many bytes of the packets that is."""
         size = 0
-        while packets.startswith(CLOSE, size) and self._exchange.is_free:
+        while packets.startswith(CLOSE, size) and size < _CLOSES_BYTES and self._exchange.is_free:
             number = number_in(packets[size : size + CLOSE_BYTES])
             prepared = self._meanings.prepared_as(number)
             if len(packets) < size + CLOSE_BYTES or prepared is None:
