@@ -367,6 +367,64 @@ def test_trap_15_a_temporary_table_that_code_has_made_may_write_to_others(
     )
 
 
+QUOTED = {
+    "doubled": "INSERT INTO log VALUES ('it''s'); {write}; INSERT INTO log VALUES ('it''s')",
+    "escaped": r"INSERT INTO log VALUES ('it\'s'); {write}; INSERT INTO log VALUES ('it\'s')",
+    "backslash": r"INSERT INTO log VALUES ('a\\'); {write}; INSERT INTO log VALUES (' x')",
+    "alone": "INSERT INTO log VALUES (CONCAT(, 1)); {write}; INSERT INTO log VALUES ()",
+    "comment": "INSERT INTO log VALUES ('it''s #1'); {write}; INSERT INTO log VALUES ('it''s')",
+    "name": "INSERT INTO `o``d` VALUES ('a'); {write}; INSERT INTO `o``d` VALUES ('b')",
+}
+
+
+@pytest.mark.parametrize("body", QUOTED.values(), ids=QUOTED)
+@pytest.mark.parametrize("code", ["trigger", "procedure", "procedure that sets"])
+def test_trap_17_what_a_body_does_between_strings_with_quotes_is_seen(
+    world: World, body: str, code: str
+) -> None:
+    """MySQL shows bodies without what escapes quotes in strings."""
+    sets = code == "procedure that sets"
+    read = "SELECT FROM_UNIXTIME(v) FROM t" if sets else "SELECT COUNT(*) FROM hidden"
+    does = "SET time_zone = '+05:00'" if sets else "INSERT INTO hidden VALUES (1)"
+    head = "TRIGGER g AFTER UPDATE ON t FOR EACH ROW" if code == "trigger" else "PROCEDURE p()"
+    runs = "UPDATE t SET v = v + 1" if code == "trigger" else "CALL p()"
+    world.compare(f"""
+        w  CREATE TABLE t (v INT); INSERT INTO t VALUES (1); CREATE TABLE hidden (v INT)
+        w  CREATE TABLE log (m VARCHAR(9)); CREATE TABLE `o``d` (m VARCHAR(9))
+        w  CREATE {head} BEGIN {body.format(write=does)}; END
+        r  {read}
+        r  {read}
+        r  {read}
+        r+ {read}
+        w  {runs}
+        w  {read}
+        r  {read}
+        w  DROP {head.split(" AFTER")[0].removesuffix("()")}
+        w  CREATE {head} BEGIN INSERT INTO log VALUES ('it''s'); END
+        w  {read}
+        w  {runs}
+        w  {read}
+    """)
+
+
+@pytest.mark.parametrize("call", ["CALL f()", "CALL f", "SET x = f(1); CALL f()"])
+def test_trap_17_a_function_is_not_taken_for_the_procedure_of_its_name(
+    world: World, call: str
+) -> None:
+    world.compare(f"""
+        w  CREATE TABLE hidden (v INT); CREATE TABLE log (v INT)
+        w  CREATE FUNCTION f(x INT) RETURNS INT BEGIN INSERT INTO hidden VALUES (x); RETURN 1; END
+        w  CREATE PROCEDURE f() INSERT INTO log VALUES (1)
+        w  CREATE PROCEDURE p() BEGIN DECLARE x INT; {call}; SET x = f(1); END
+        r  SELECT COUNT(*) FROM hidden
+        r  SELECT COUNT(*) FROM hidden
+        r  SELECT COUNT(*) FROM hidden
+        r+ SELECT COUNT(*) FROM hidden
+        w  CALL p()
+        r  SELECT COUNT(*) FROM hidden
+    """)
+
+
 def test_trap_17_what_the_server_runs_on_its_own_is_a_write(world: World, tmp_path: Path) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text("8\n")

@@ -15,8 +15,9 @@ class IdentifierUse:
     """Every name a text mentions, for who must assume the worst of it, such as a trigger's body.
 
     `paths` are dotted names, quotes off, words included that are keywords in truth. `functions`
-    are what stands before a parenthesis and is no reserved word. `opaque`: it calls routines or
-    functions not built in, or runs texts, or cannot be split: it may touch anything.
+    are what stands before a parenthesis and is no reserved word, nor a procedure that is called.
+    `opaque`: it calls routines or functions not built in, or runs texts, or cannot be split: it may
+    touch anything.
     """
 
     paths: frozenset[tuple[str, ...]]
@@ -41,6 +42,7 @@ def identifiers_in(text: bytes, dialect: Dialect) -> IdentifierUse:
         at = path.end if path else at + 1
     called = list(calls(tokens, frozenset(), dialect))
     procedures = [path_at(tokens, at + 1) for at, t in enumerate(tokens) if t.word == "CALL"]
+    ends = {path.end for path in procedures if path is not None}
     words = {token.word for token in tokens}
     opaque = (
         not words.isdisjoint(_OPAQUE_WORDS)
@@ -49,7 +51,7 @@ def identifiers_in(text: bytes, dialect: Dialect) -> IdentifierUse:
     )
     return IdentifierUse(
         frozenset(paths),
-        frozenset(call.path for call in called),
+        frozenset(call.path for call in called if call.at + 1 not in ends),
         opaque,
         frozenset(path.parts for path in procedures if path is not None),
     )

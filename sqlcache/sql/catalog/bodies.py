@@ -100,7 +100,7 @@ class Bodies:
         declared = self._server.declared_under(schema)
         routines = [self._stored.find(path, schema, is_function=False) for path in names.called]
         for path in names.functions:
-            if not self._may_be_stored(path, schema) or path in names.called:
+            if not self._may_be_stored(path, schema):
                 continue
             known = declared.find(path)
             if known is None:

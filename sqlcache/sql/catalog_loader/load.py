@@ -40,8 +40,9 @@ async def load_catalog(
     Raises: UpstreamError.
     """
     greeting = await greet(connection)
-    functions, routines, unruly = await load_routines(connection, not greeting.lacks)
-    facts = await _facts(connection, greeting.flavour, EVERYWHERE, columns=columns)
+    flavour, visible = greeting.flavour, not greeting.lacks
+    functions, routines, unruly = await load_routines(connection, flavour, visible)
+    facts = await _facts(connection, flavour, EVERYWHERE, columns=columns)
     server = await load_server(connection, greeting, declared, columns=columns)
     stored = Stored.of(server, functions, routines, unruly=unruly)
     return await asyncio.to_thread(Catalog.of, server, facts, stored)
@@ -68,7 +69,8 @@ async def renew_catalog(connection: aiomysql.Connection, catalog: Catalog, scope
             catalog = catalog.renewed(tables, schemas, facts)
     if scope.routines or schemas:
         server = catalog.server
-        functions, routines, unruly = await load_routines(connection, server.triggers_visible)
+        flavour, visible = server.flavour, server.triggers_visible
+        functions, routines, unruly = await load_routines(connection, flavour, visible)
         catalog = catalog.with_stored(Stored.of(server, functions, routines, unruly=unruly))
     return catalog
 
@@ -115,7 +117,7 @@ async def _facts(
     relations, temporal = await load_relations(connection, flavour, scope)
     return Facts(
         relations,
-        await load_triggers(connection, scope),
+        await load_triggers(connection, flavour, scope),
         await load_cascades(connection, scope),
         temporal,
         await load_columns(connection, scope) if columns else {},
