@@ -310,6 +310,9 @@ class ResponseTracker:
                 self._phase = _Phase.DEFINITIONS_EOF
 
     def _definitions_eof(self, payload: bytes, offset: int) -> None:
+        if payload[0] == 0x00:  # of MySQL, to an execution without a cursor after one with
+            self._ok(payload, offset)
+            return
         end = read_eof(payload)
         if self._rows_follow and end.status is not None and end.status & Status.CURSOR_EXISTS:
             self._end(end, offset)  # the rows wait for COM_STMT_FETCH

@@ -469,19 +469,28 @@ def _values(
             known = Null.NULL
         else:
             width = _INTEGERS.get(code)
-            if width is not None:
-                value = parameters[offset : offset + width]
+            is_text = width is None and code in _TEXTS
+            if is_text:
+                width, offset = _text_at(parameters, offset)
+            if width is None or offset + width > len(parameters):
+                break
+            value = parameters[offset : offset + width]
+            if not is_text:
                 number = int.from_bytes(value, "little", signed=not flags[place] & _UNSIGNED)
                 known = number if abs(number) <= _LARGEST else None
-            elif code in _TEXTS:
-                width, offset = read_lenenc(parameters, offset)
-                if width <= _LONGEST_TEXT and not not_texts[place]:
-                    known = parameters[offset : offset + width]
-            else:
-                break
+            elif width <= _LONGEST_TEXT and not not_texts[place]:
+                known = value
             offset += width
         found.append(known)
     return found
+
+
+def _text_at(parameters: bytes, offset: int) -> tuple[int | None, int]:
+    """How long a text is, and where it begins; no length where what says so makes no sense."""
+    try:
+        return read_lenenc(parameters, offset)
+    except ProtocolError:
+        return None, offset
 
 
 def _is_bare(payload: bytes, capabilities: int) -> bool:

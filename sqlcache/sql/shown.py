@@ -10,7 +10,7 @@ from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.pieces import Dialect, split_head
 
 LONGEST_BYTES = 2_000
-"""Of a shape that has literals, the rest is left out: how long it takes is bounded."""
+"""Of a longer shape the rest is left out: how long it takes is bounded."""
 
 _MAY_HAVE_LITERALS = re.compile(rb"['\"]|/\*|(?<![\w$\x80-\xff])\.?[0-9]")
 _CODE = re.compile(rb"(/\*(?:M?![0-9]*|\+))(.*)\*/", re.DOTALL)
@@ -18,9 +18,9 @@ _LITERAL = re.compile(rb"[NnXxBb]?'|\.?[0-9]")
 
 
 def without_values(lexed: Lexed) -> bytes:
-    """Its shape with `?` for each literal; cut after some thousand bytes, if there are any."""
+    """Its shape with `?` for each literal; cut after some thousand bytes."""
     shape = lexed.shape
-    if not _MAY_HAVE_LITERALS.search(shape):
+    if len(shape) <= LONGEST_BYTES and not _MAY_HAVE_LITERALS.search(shape):
         return shape
     return _without_values(shape[:LONGEST_BYTES], lexed.dialect)
 

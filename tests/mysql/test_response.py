@@ -62,6 +62,7 @@ RESPONSES = {
     "no rows": (Command.QUERY, OLD, result_set(OLD)),
     "no rows, new": (Command.QUERY, NEW, result_set(NEW)),
     "error among rows": (Command.QUERY, OLD, (*result_set(OLD, b"\x01a\x01b")[:-1], err(1317))),
+    "no rows of a cursor any more": (Command.STMT_EXECUTE, OLD, (*result_set(OLD)[:3], ok())),
     "two results": (Command.QUERY, OLD, (*result_set(OLD, status=MORE), ok())),
     "ok, then rows": (Command.QUERY, NEW, (ok(MORE), *result_set(NEW, b"\x00\x00"))),
     "ok, then error": (Command.QUERY, NEW, (ok(MORE), err())),

@@ -83,6 +83,15 @@ def test_of_what_is_never_a_hit_only_the_values_are_read() -> None:
     assert statement.values(left_out, statement.read(left_out, PLAIN)) == [2, b"six"]
 
 
+@pytest.mark.parametrize("odd", [b"", b"\xff", b"\xfc\x01", b"\x05four", b"\xfb"])
+def test_a_value_that_is_cut_short_is_not_known(odd: bytes) -> None:
+    """What becomes of it is for the server to say."""
+    statement = prepared()
+    statement.cacheable = False
+    payload = execution(LONG + STRING, ONE + odd)
+    assert statement.values(payload, statement.read(payload, PLAIN)) == [1]
+
+
 def test_a_statement_without_parameters_has_none() -> None:
     head = bytes((Command.STMT_EXECUTE,)) + b"\x01\0\0\0"
     assert prepared(0).read(head + b"\0\x01\0\0\0", PLAIN).parameters == b""

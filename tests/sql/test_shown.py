@@ -49,3 +49,10 @@ def test_of_a_long_one_the_head_is_shown_and_no_part_of_a_literal(before: int) -
     text = f"SET @{'x' * (before - 8)} = 'secret', @b = 'secret', @c = 17"
     assert "secret"[:2] not in shown(text)
     assert len(shown(text)) <= LONGEST_BYTES
+
+
+@pytest.mark.parametrize("end", ["", " = 'secret'"])
+def test_of_a_long_one_the_head_is_shown_whether_there_are_literals_or_none(end: str) -> None:
+    """To find out would take as long as it is, each time."""
+    text = f"SELECT {'x' * 100_000}{end}"
+    assert shown(text) == text[:LONGEST_BYTES]
