@@ -824,7 +824,8 @@ class RoutineSettings(_Section):
     """
 
     name: RoutineName = Field(
-        description="SCHEMA.NAME of a stored procedure or function, NAME of a loadable function."
+        description="SCHEMA.NAME of a stored procedure or function, or of one of each; NAME of a"
+        " loadable function."
     )
     deterministic: bool = Field(
         default=False,

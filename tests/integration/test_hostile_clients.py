@@ -220,6 +220,21 @@ def test_an_execution_that_is_numbered_out_of_order_is_refused_as_the_server_doe
     assert refusals[0] == refusals[1] != b""
 
 
+def test_an_execution_without_a_cursor_after_one_with_is_answered_as_the_server_does(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, schema: str
+) -> None:
+    """MySQL sends definitions, and an OK in place of the rows."""
+    account = upstream.user, upstream.password, schema
+    answers = []
+    for server in (upstream, relay):
+        with RawClient.logged_in(server, *account) as client:
+            prepared = client.ask(bytes((Command.STMT_PREPARE,)) + b"SELECT v FROM t WHERE v < 9")
+            execution = bytes((Command.STMT_EXECUTE,)) + prepared[5:9]
+            ways = (b"\1\1\0\0\0", b"\0\1\0\0\0", b"\0\1\0\0\0")
+            answers.append([client.ask(execution + way) for way in ways])
+    assert answers[0] == answers[1]
+
+
 @pytest.mark.parametrize(
     "sent",
     [
