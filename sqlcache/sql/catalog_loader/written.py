@@ -21,7 +21,7 @@ from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
 
 _READ_ON_THE_LOOP_BYTES = 4_096
-_MOST_REMEMBERED_BYTES = 16 << 20
+_MOST_REMEMBERED = 10_000  # bodies, which the catalog has anyway
 
 _TOLD_ALIKE = re.compile(
     rb"""(?:
@@ -90,7 +90,7 @@ async def _written(connection: aiomysql.Connection, code: Code, told: bytes) -> 
     else:
         body = await asyncio.to_thread(_body_in, statement.encode(), told, code.sql_mode)
     if body is not None and code.settled:
-        if sum(map(len, _remembered.values())) > _MOST_REMEMBERED_BYTES:
+        if len(_remembered) >= _MOST_REMEMBERED:
             _remembered.clear()
         _remembered[mark] = body
     return body
