@@ -681,6 +681,11 @@ class TestReach:
         assert self.called(procedure("p", "DO 1", unruly=True)) is None
         assert self.called(procedure("p", "DO 1"), triggers_visible=False) is None
 
+    def test_a_package_may_have_the_name_of_a_schema(self) -> None:
+        known = procedure("p", "CALL b.q()"), procedure("q", "DO 1", "b")
+        assert self.called(*known, functions=["c"]) == set()
+        assert self.called(*known, functions=["B"]) is None
+
     def test_an_alias_is_no_schema(self) -> None:
         assert self.called(procedure("p", "UPDATE t AS o JOIN u SET o.v = u.v")) == {"t", "u"}
 

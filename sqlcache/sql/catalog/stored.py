@@ -62,6 +62,8 @@ class Stored:
         """
         if len(path) > 2 or not all(map(str.isascii, path)):
             return None  # the server compares other letters in its own way
+        if len(path) == 2 and path[0].lower() in self.functions:
+            return None  # a package of that name, it may be, which comes before the schema
         owner = self.server.fold(path[0]) if len(path) == 2 else schema
         name = path[-1].lower()
         known = self.routines.get((is_function, owner, name))
