@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple
 
 from sqlcache.driver import aiomysql
 from sqlcache.service.opening import rows_of
 from sqlcache.sql.catalog.server import Flavour
-from sqlcache.sql.catalog_loader.rows import in_turns, name_of, text_of
+from sqlcache.sql.catalog_loader.rows import in_turns, made_of, name_of, text_of
 from sqlcache.sql.catalog_loader.selection import LEADING_SCHEMA, OF_PEOPLE, USER_SCHEMA, Selection
 from sqlcache.sql.catalog_loader.written import Code, as_written
 from sqlcache.sql.facts import Scope, StoredRoutine, Trigger
@@ -16,8 +17,6 @@ from sqlcache.sql.routines import is_unruly, leaves_something
 from sqlcache.sql.shaping import GLOBALS_THAT_SHAPE_ANSWERS
 
 _JUDGED_AT_ONCE_BYTES = 4_096  # a few milliseconds
-_JUDGED_ON_THE_LOOP_BYTES = 4_096
-"""Of a body: a longer one is read in a thread."""
 _MOST_JUDGED = 100_000  # of which it is remembered, in 200 bytes each
 
 _ALTERED = "COALESCE(CAST({0} AS CHAR), ''), COALESCE({0} < NOW() - INTERVAL 2 SECOND, 0)"
@@ -122,7 +121,7 @@ async def _judged_all(code: Iterable[Code]) -> list[_Judgement]:
                 judged_bytes = 0
                 await asyncio.sleep(0)
             judged_bytes += len(body)
-            judgement = await _judge(body, mode)
+            judgement = await made_of(body, partial(_judge, mode))
             if len(_judged) >= _MOST_JUDGED:
                 _judged.clear()
             _judged[mark] = judgement
@@ -130,12 +129,6 @@ async def _judged_all(code: Iterable[Code]) -> list[_Judgement]:
     return found
 
 
-async def _judge(body: bytes, sql_mode: str) -> _Judgement:
-    if len(body) <= _JUDGED_ON_THE_LOOP_BYTES:
-        return _judged_here(body, sql_mode)
-    return await asyncio.to_thread(_judged_here, body, sql_mode)
-
-
-def _judged_here(body: bytes, sql_mode: str) -> _Judgement:
+def _judge(sql_mode: str, body: bytes) -> _Judgement:
     unruly = is_unruly(body, sql_mode, GLOBALS_THAT_SHAPE_ANSWERS.keys())
     return _Judgement(unruly, unruly or leaves_something(body, sql_mode))

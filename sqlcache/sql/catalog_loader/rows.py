@@ -1,13 +1,14 @@
 """What all that is read has: rows, whose names come as text or as bytes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TypeVar
 
 from sqlcache.sql.names import TableName
 
 T = TypeVar("T")
 
+_ON_THE_LOOP_BYTES = 4_096
 _AT_ONCE = 500  # rows, or what is made of them, in a turn of the event loop
 
 
@@ -17,6 +18,13 @@ async def in_turns(each: Iterable[T]) -> AsyncIterator[T]:
         yield one
         if place % _AT_ONCE == 0:
             await asyncio.sleep(0)
+
+
+async def made_of(text: bytes, make: Callable[[bytes], T]) -> T:
+    """What is made of a text, of a long one in a thread."""
+    if len(text) <= _ON_THE_LOOP_BYTES:
+        return make(text)
+    return await asyncio.to_thread(make, text)
 
 
 def name_of(schema: str | bytes, table: str | bytes) -> TableName:

@@ -5,22 +5,21 @@ one, and without what escapes them: `'it''s'` as `'it's'`. Who reads that takes 
 SHOW CREATE has what was written, one at a time.
 """
 
-import asyncio
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple
 
 from sqlcache.driver import aiomysql
 from sqlcache.errors import SqlSyntaxError, UpstreamError
 from sqlcache.service.opening import rows_of
-from sqlcache.sql.catalog_loader.rows import in_turns
+from sqlcache.sql.catalog_loader.rows import in_turns, made_of
 from sqlcache.sql.lexer import tokenize
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
 
-_READ_ON_THE_LOOP_BYTES = 4_096
 _MOST_REMEMBERED = 10_000  # bodies, which the catalog has anyway
 
 _TOLD_ALIKE = re.compile(
@@ -85,10 +84,8 @@ async def _written(connection: aiomysql.Connection, code: Code, told: bytes) -> 
         return None
     if not isinstance(statement, str):
         return None
-    if len(statement) <= _READ_ON_THE_LOOP_BYTES:
-        body = _body_in(statement.encode(), told, code.sql_mode)
-    else:
-        body = await asyncio.to_thread(_body_in, statement.encode(), told, code.sql_mode)
+    read = partial(_body_in, told, code.sql_mode)
+    body = await made_of(statement.encode(), read)
     if body is not None and code.settled:
         if len(_remembered) >= _MOST_REMEMBERED:
             _remembered.clear()
@@ -96,7 +93,7 @@ async def _written(connection: aiomysql.Connection, code: Code, told: bytes) -> 
     return body
 
 
-def _body_in(statement: bytes, told: bytes, sql_mode: str) -> bytes | None:
+def _body_in(told: bytes, sql_mode: str, statement: bytes) -> bytes | None:
     """What begins like the body, in the statement that makes it."""
     head = _BEFORE_QUOTES.match(told)
     begins = head.group() if head else b""
