@@ -6,7 +6,7 @@ from functools import cached_property
 from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import HEADER_BYTES
 from sqlcache.plan.prepared import Execution
-from sqlcache.plan.variables import NEXT
+from sqlcache.plan.variables import NEXT, prepares_alike
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
 from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.statement import FoundRows, Kind, Statement, Transaction, unknown
@@ -140,6 +140,12 @@ class Meaning:
     def opaque_session(self) -> bool:
         """See `Statement`."""
         return any(s.opaque_session for s in self.statements)
+
+    @cached_property
+    def prepares_otherwise(self) -> bool:
+        """Whether its session may prepare the same statement in another way afterwards."""
+        names = (name for s in self.statements for name, _ in s.settings)
+        return self.opaque_session or not all(map(prepares_alike, names))
 
     @cached_property
     def may_count(self) -> bool:

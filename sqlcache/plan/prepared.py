@@ -349,6 +349,12 @@ class Prepared:
             self.servers_types = self.types if lacks_types else self.servers_types
         return packets
 
+    def take_unseen(self) -> list[bytes]:
+        """What the server is to run before what may change how it prepares statements, or sends a
+        part of a parameter ahead."""
+        unseen, self.unseen = self.unseen, []
+        return [packet for _, packet in unseen]
+
     def values(self, payload: bytes, execution: Execution) -> list[Known] | None:
         """The parameters of the execution that was read last, see `values_told`; None where they
         are not known."""

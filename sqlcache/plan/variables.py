@@ -123,6 +123,7 @@ _SHAPE_NO_ANSWER = frozenset(
 """Settings that are not part of the key."""
 _PREPARE_NOTHING = OF_TRANSACTIONS | {_ROLE}
 """Settings that are part of the key, and by which no statement is prepared in another way."""
+_PREPARE_ALIKE = _SHAPE_NO_ANSWER | _PREPARE_NOTHING
 _OFF = frozenset({"", "0", "off"})
 # What these come to depends on what else was set, and when: they set another one, too, keep what
 # the value does not name, or are what SET NAMES goes by.
@@ -370,6 +371,11 @@ class _AfterSet(NamedTuple):
 
 
 @lru_cache(_GLOBALS_AT_ONCE)
+def prepares_alike(name: str) -> bool:
+    """Whether statements are prepared alike whatever the value of this setting is."""
+    return name in _PREPARE_ALIKE or name.startswith(NEXT)
+
+
 def named(globals_: Settings) -> Mapping[str, str]:
     """The same by their names."""
     return dict(globals_)

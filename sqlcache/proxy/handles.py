@@ -19,6 +19,7 @@ from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import HEADER_BYTES
 from sqlcache.mysql.scan import number_in, with_number
 from sqlcache.plan.commands import USE_PREPARED
+from sqlcache.plan.prepared import Prepared
 from sqlcache.proxy.diagnostics import Diagnostics
 
 CLOSE_BYTES = HEADER_BYTES + 5
@@ -46,7 +47,7 @@ class Handles:
 
     __slots__ = (
         *("_ahead", "_diagnostics", "_given", "_numbers", "_oldest", "_open", "_refused"),
-        *("_timer", "_upstream", "_waiting", "renumbers"),
+        *("_timer", "_unseen", "_upstream", "_waiting", "renumbers"),
     )
 
     def __init__(self, upstream: Channel, diagnostics: Diagnostics) -> None:
@@ -60,6 +61,7 @@ class Handles:
         self._refused: dict[int, Refused] = {}
         self._waiting: Callable[[], None] | None = None
         self._open: set[int] = set()
+        self._unseen: dict[int, Prepared] = {}
         self._oldest: bytes | None = None  # of what waits, when the timer was set
         self._timer: asyncio.TimerHandle | None = None
 
@@ -136,11 +138,29 @@ class Handles:
             return command
         return with_number(command, self._numbers.get(number_in(command), NOBODYS))
 
+    # What is executed.
+
+    def was_hit_anew(self, number: int, prepared: Prepared) -> None:
+        """A statement was executed in a way that the server may have to see, see `Prepared`."""
+        self._unseen[number] = prepared
+
+    @property
+    def some_unseen(self) -> bool:
+        """Whether there may be some that it has not seen."""
+        return bool(self._unseen)
+
+    def take_unseen(self, number: int | None = None) -> list[bytes]:
+        """What the server is to run, so that it has seen those of this statement, or of all."""
+        numbers = list(self._unseen) if number is None else [number]
+        taken = (self._unseen.pop(each, None) for each in numbers)
+        return [packet for each in taken if each is not None for packet in each.take_unseen()]
+
     # What is closed.
 
     def close(self, number: int, *, was_hit: bool = False) -> None:
         """The client has done with the statement of this number. `was_hit`: what it has left behind
         is what a hit has."""
+        self._unseen.pop(number, None)
         if self._refused.pop(number, None) is not None:
             return
         packet = self._ahead.get(number)
@@ -171,7 +191,7 @@ class Handles:
 
     def forget(self) -> None:
         """The server has none any more."""
-        for each in (self._open, self._numbers, self._ahead, self._refused):
+        for each in (self._open, self._numbers, self._ahead, self._refused, self._unseen):
             each.clear()
 
     def end(self) -> None:

@@ -72,8 +72,7 @@ class Questions:
         if not place:
             return
         row_count, found_rows, schema, role, user = place[0]
-        if finding := query_finding(int(digits(found_rows)), mariadb=self._diagnostics.mariadb):
-            await self.run(query_packet(finding, capabilities))
+        await self.find(int(digits(found_rows)))
         if keeps_counts and digits(row_count) == "0":
             await self.write_none()
         if settings:
@@ -139,6 +138,11 @@ class Questions:
             upstream.abort()
             raise ConnectionLost("MySQL has begun no transaction anew")
         return False
+
+    async def find(self, rows: int) -> None:
+        """Has FOUND_ROWS() be this."""
+        if finding := query_finding(rows, mariadb=self._diagnostics.mariadb):
+            await self.run(query_packet(finding, self._state.capabilities))
 
     async def write_none(self) -> None:
         """Has ROW_COUNT() be 0."""

@@ -924,3 +924,52 @@ def test_settings_of_transactions_are_none_that_it_was_prepared_under(world: Wor
         a  .execute p
         a+ .execute p
     """)
+
+
+@pytest.mark.parametrize(
+    ("between", "parameters"),
+    [
+        ("SET NAMES latin1", "s #0"),
+        ("SET sql_mode = 'PIPES_AS_CONCAT'", "s #0"),
+        ("CALL other_precision()", "s #0"),
+        (".long_data p abc", "LONG #0"),
+    ],
+)
+def test_what_mysql_has_not_seen_was_executed_before_what_comes_between(
+    world: World, between: str, parameters: str
+) -> None:
+    """MySQL prepares it anew for another type, under the settings of then."""
+    read = "SELECT b, ? AS x, 1 || 0, v / 7 FROM t WHERE b = 'ä' AND v > ?"
+    world.compare(f"""
+        w  CREATE TABLE t (v INT PRIMARY KEY, b VARCHAR(9)); INSERT INTO t VALUES (1, 'ä'), (2, 'z')
+        w  CREATE PROCEDURE other_precision() SET SESSION div_precision_increment = 9
+        b  .prepare p {read}
+        b  .execute p #1 #0
+        b  .execute p #1 #0
+        a  .prepare p {read}
+        a+ .execute p #1 #0
+        a  {between}
+        a  .execute p {parameters}
+        a  .execute p s #0
+        a  .execute p #1 #0
+    """)
+
+
+@pytest.mark.parametrize("begin", ["SELECT 1", "SET autocommit = 0"])
+def test_what_mysql_is_shown_leaves_no_trace(world: World, begin: str) -> None:
+    read = "SELECT v, ? AS x FROM t"
+    world.compare(f"""
+        w  {MAKE}
+        b  .prepare p {read}
+        b  .execute p #1
+        b  .execute p #1
+        a  .prepare p {read}
+        a+ .execute p #1
+        a  {begin}
+        a  SELECT v FROM t WHERE v < 3 FOR UPDATE
+        a  COMMIT
+        a  SET NAMES latin1
+        a  SELECT FOUND_ROWS()
+        w  INSERT INTO t VALUES (9)
+        a  SELECT v FROM t WHERE v > 8
+    """)

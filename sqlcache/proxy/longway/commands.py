@@ -127,6 +127,7 @@ class Commands:
                 if code == Command.STMT_CLOSE and number and command.data.startswith(CLOSE):
                     self._handles.close(number)
                 elif self._handles.refused(command.data) is None:
+                    await self._running.show_unseen(number)
                     await self._relay.send(self._running.as_sent(command))
                 else:
                     await self._relay.throw_away(command)

@@ -1,5 +1,7 @@
 """Commands run at MySQL: what is sent before them, and which fence is raised."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from time import perf_counter
 
@@ -19,6 +21,7 @@ from sqlcache.proxy.last_command import LastCommand
 from sqlcache.proxy.longway.answers import Answers
 from sqlcache.proxy.longway.standing import Standing
 from sqlcache.proxy.longway.unsent import Unsent
+from sqlcache.proxy.questions import digits
 from sqlcache.proxy.relay import Relay
 from sqlcache.proxy.writes import Writes
 
@@ -84,6 +87,8 @@ class Running:
             rows = self._found_rows_of(command, text)
             asked_at = self._engine.time()  # before MySQL can have opened a snapshot
             missed = self._diagnostics.missed_by(command, meaning, text, unprepared=unprepared)
+            if meaning.prepares_otherwise:
+                await self.show_unseen()
             if missed and rows is None:
                 await self.make_up()
             if prepared is not None and command.execution is not None:
@@ -156,24 +161,45 @@ class Running:
         self._meanings.withheld(command)
         return self._answers.refuse(command, meaning, error)
 
+    async def show_unseen(self, number: int | None = None) -> None:
+        """Has the server execute what it has not seen of this prepared statement, or of all: what
+        it makes of that depends on what comes next."""
+        unseen = self._handles.take_unseen(number)
+        if not unseen:
+            return
+        questions = self._standing.questions
+        found = await questions.ask(FOUND_ROWS)
+        async with self._aside(reads=True):
+            for each in unseen:
+                await questions.run(self._handles.for_server(each))
+        if found:
+            await questions.find(int(digits(found[0][0])))
+
     async def make_up(self) -> None:
         """Has the server run what leaves there what the client was told."""
-        questions, state = self._standing.questions, self._standing.state
-        capabilities, before, unsure = state.capabilities, state.status, state.transaction_unsure
+        questions, capabilities = self._standing.questions, self._standing.state.capabilities
         in_doubt, wrote_none = self._diagnostics.in_doubt, self._diagnostics.wrote_none
         if in_doubt and await questions.ask(FOUND_ROWS) == [(b"0",)]:
             self._diagnostics.counted_none()
-        reads = self._diagnostics.owes_reads
-        all_missing = self._diagnostics.missing(capabilities)
-        for missing in all_missing:
-            owed = self._handles.for_server(missing)
-            if not await questions.run(owed):  # its error is nothing to the client
-                await questions.run(self._diagnostics.counting(capabilities))
-        begun = state.status & ~before & Status.IN_TRANS  # with autocommit off by now
-        if begun and not unsure:
-            await questions.run(query_packet(_ENDS, capabilities))
-        elif reads and self._standing.own.view is not None:
-            self._standing.own.view.read_unseen()
+        async with self._aside(reads=self._diagnostics.owes_reads):
+            all_missing = self._diagnostics.missing(capabilities)
+            for missing in all_missing:
+                owed = self._handles.for_server(missing)
+                if not await questions.run(owed):  # its error is nothing to the client
+                    await questions.run(self._diagnostics.counting(capabilities))
         if wrote_none and (in_doubt or all_missing):
             await questions.write_none()
         self._handles.close_others()
+
+    @asynccontextmanager
+    async def _aside(self, *, reads: bool) -> AsyncIterator[None]:
+        """While the server runs what the client does not ask for now: a transaction that begins by
+        that ends with it; of one that has begun it may open the snapshot, if it reads tables."""
+        state, view = self._standing.state, self._standing.own.view
+        before, unsure = state.status, state.transaction_unsure
+        yield
+        begun = state.status & ~before & Status.IN_TRANS  # with autocommit off by now
+        if begun and not unsure:
+            await self._standing.questions.run(query_packet(_ENDS, state.capabilities))
+        elif reads and view is not None:
+            view.read_unseen()

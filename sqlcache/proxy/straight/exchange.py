@@ -175,6 +175,8 @@ class Exchange:
                 return None
             if plan.meaning.prepares_transaction and self._diagnostics.owes_reads:
                 return None
+            if self._handles.some_unseen and plan.meaning.prepares_otherwise:
+                return None
             if plan.uses:
                 return plan.observes
             return self._writes.marks(plan, in_transaction=view is not None)

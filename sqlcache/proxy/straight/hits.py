@@ -14,11 +14,13 @@ from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Status
 from sqlcache.mysql.packets import HEADER_BYTES
+from sqlcache.mysql.scan import number_in
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.meanings import Meanings
 from sqlcache.plan.prepared import Execution, Prepared
 from sqlcache.proxy.checks import Checks
 from sqlcache.proxy.diagnostics import Diagnostics
+from sqlcache.proxy.handles import Handles
 from sqlcache.proxy.last_command import LastCommand
 from sqlcache.proxy.room import Room
 from sqlcache.proxy.straight.terms import Terms
@@ -30,8 +32,8 @@ class Hits:
     is for what clients have not read of long ones."""
 
     __slots__ = (
-        *("_client", "_diagnostics", "_embedded", "_last", "_meanings", "_metrics", "_room"),
-        *("_terms", "find_at_once", "look_up"),
+        *("_client", "_diagnostics", "_embedded", "_handles", "_last", "_meanings", "_metrics"),
+        *("_room", "_terms", "find_at_once", "look_up"),
     )
 
     def __init__(
@@ -42,6 +44,7 @@ class Hits:
         last: LastCommand,
         diagnostics: Diagnostics,
         meanings: Meanings,
+        handles: Handles,
         metrics: Metrics,
         room: Room,
         *,
@@ -53,6 +56,7 @@ class Hits:
         self._last = last
         self._diagnostics = diagnostics
         self._meanings = meanings
+        self._handles = handles
         self._metrics = metrics
         self._room = room
         self._embedded = embedded
@@ -128,6 +132,8 @@ class Hits:
             again = prepared.was_hit(packet, execution)
             if before is None or len(again) != len(before) or execution.new_way:
                 self._meanings.weigh(prepared)
+            if execution.new_way:
+                self._handles.was_hit_anew(number_in(packet), prepared)
             text = prepared.lexed.canonical
         self._tell(read, hit, answer, again, text)
         return True

@@ -80,7 +80,7 @@ class StraightPath:
         shadow = checks is not None and checks.shadow
         self.ahead = Ahead(upstream, terms, writes.held_back, shadow=shadow)
         self.hits = Hits(
-            *(client, engine, terms, last, diagnostics, meanings, metrics, room),
+            *(client, engine, terms, last, diagnostics, meanings, handles, metrics, room),
             checks=checks,
             embedded=embedded,
         )
