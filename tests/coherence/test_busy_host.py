@@ -7,6 +7,7 @@ import pytest
 from tests.coherence.busy_host import Load, bear
 
 pytestmark = [
+    pytest.mark.soak,
     pytest.mark.usefixtures("no_other_load"),
     pytest.mark.timeout(300, func_only=True),
 ]

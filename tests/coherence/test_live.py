@@ -54,7 +54,7 @@ def planted(*bugs: str) -> list[ParameterSet]:
     return [pytest.param(bug, marks=[] if bug in SURE else pytest.mark.soak) for bug in bugs]
 
 
-@pytest.fixture(params=SERVERS)
+@pytest.fixture(params=["mariadb", pytest.param("mysql", marks=pytest.mark.soak)])
 def own_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PrivateSqlServer]:
     """One that may be restarted, and begin its log anew."""
     try:
@@ -74,7 +74,11 @@ def schema_name(mariadb: PrivateMariaDB) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("policy", "read_lease_ms"), [*((policy, None) for policy in POLICIES), ("availability", 200)]
+    ("policy", "read_lease_ms"),
+    [
+        *((policy, None) for policy in POLICIES),
+        pytest.param("availability", 200, marks=pytest.mark.soak),
+    ],
 )
 def test_no_answer_is_stale_whatever_dies(
     policy: str,
