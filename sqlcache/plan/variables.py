@@ -370,12 +370,12 @@ class _AfterSet(NamedTuple):
     for_the_next: bool
 
 
-@lru_cache(_GLOBALS_AT_ONCE)
 def prepares_alike(name: str) -> bool:
     """Whether statements are prepared alike whatever the value of this setting is."""
     return name in _PREPARE_ALIKE or name.startswith(NEXT)
 
 
+@lru_cache(_GLOBALS_AT_ONCE)
 def named(globals_: Settings) -> Mapping[str, str]:
     """The same by their names."""
     return dict(globals_)
