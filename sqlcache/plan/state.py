@@ -5,6 +5,7 @@ session ran. What cannot be known makes the session's reads bypass the cache, ne
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from sqlcache.cache.keys import digest
 from sqlcache.mysql.constants import Capability, Status
@@ -29,7 +30,7 @@ from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.policy import NOT_UNDERSTOOD, NOTHING_SAID, read_terms
 from sqlcache.sql.statement import WORDS, Locks, Statement, Transaction
 
-_CHANGES_BYTES = (
+_CHANGES_BYTES = int(
     Capability.DEPRECATE_EOF
     | Capability.MARIADB_EXTENDED_METADATA
     | Capability.PROTOCOL_41
@@ -39,6 +40,7 @@ _CHANGES_BYTES = (
     | Capability.NO_SCHEMA
     | Capability.CAN_HANDLE_EXPIRED_PASSWORDS
 )
+_DIGESTS_KEPT = 1_024  # sessions that are alike have one
 
 
 class SessionState:
@@ -52,15 +54,11 @@ class SessionState:
         self._server = named(globals_).get(SERVER, "")
         self.multi_statements = bool(login.capabilities & Capability.MULTI_STATEMENTS)
         self.rights = Rights(identity)
-        self._fingerprint = b""
-        self._made_of: tuple[object, ...] = ()
-        """What that was made of."""
         self.log_in(login, globals_, status)
 
     def log_in(self, login: Login, globals_: Settings, status: int) -> None:
         """The session begins anew, as after COM_CHANGE_USER."""
         self.login = login
-        self._made_of = ()
         self.status = status
         self.transaction_unsure = False
         """Whether a transaction may have begun or ended since the server last told: an error says
@@ -192,21 +190,15 @@ class SessionState:
 
     def fingerprint(self) -> bytes:
         """A digest of everything about the session that can change an answer or its bytes."""
-        variables = self.variables.fingerprint
-        made_of = (self.schema, self._server, self.rights.told, variables)
-        if made_of != self._made_of:
-            fields = (
-                self.login.user,
-                (self.schema or "").encode("utf-8", "surrogateescape"),
-                b"schema" if self.schema is not None else b"",
-                int(self.capabilities & _CHANGES_BYTES).to_bytes(8, "little"),
-                self.login.collation.to_bytes(2, "little"),
-                *(right.encode() for right in self.rights.told),
-                self._server.encode(),
-                variables,
-            )
-            self._fingerprint, self._made_of = digest(fields), made_of
-        return self._fingerprint
+        return _digest_of(
+            self.login.user,
+            self.schema,
+            self.capabilities & _CHANGES_BYTES,
+            self.login.collation,
+            self.rights.told,
+            self._server,
+            self.variables.fingerprint,
+        )
 
     # What happens to it.
 
@@ -329,3 +321,27 @@ class SessionState:
             self.variables, known, for_the_next = self.variables.set(settings)
             self.settings_unknown |= not known
             self.next_transaction_set |= for_the_next
+
+
+@lru_cache(_DIGESTS_KEPT)
+def _digest_of(
+    user: bytes,
+    schema: str | None,
+    capabilities: int,
+    collation: int,
+    rights: tuple[str, str],
+    server: str,
+    variables: bytes,
+) -> bytes:
+    return digest(
+        (
+            user,
+            (schema or "").encode("utf-8", "surrogateescape"),
+            b"schema" if schema is not None else b"",
+            capabilities.to_bytes(8, "little"),
+            collation.to_bytes(2, "little"),
+            *(right.encode() for right in rights),
+            server.encode(),
+            variables,
+        )
+    )
