@@ -67,7 +67,7 @@ image: $(BIN)/python
 	docker/build-image $(IMAGE_FLAGS)
 
 image-test: dev image
-	SQLCACHE_TEST_IMAGE=required $(BIN)/python -m pytest tests/docker
+	SQLCACHE_TEST_IMAGE=required $(BIN)/python -m pytest $(addprefix tests/docker/,test_image.py test_compose.py)
 
 bare:
 	@$(PACKAGES) debootstrap
