@@ -792,6 +792,42 @@ def test_a_foreign_key_of_another_schema_that_follows_more_holds_for_what_was_pl
             upstream.sql(f"DROP DATABASE {far}")
 
 
+@pytest.mark.parametrize("far", ["{}_far", "old"])
+@pytest.mark.parametrize("begin", [None, "BEGIN"])
+def test_a_trigger_may_name_a_schema_as_a_table_is_called_or_its_rows(
+    upstream: PrivateSqlServer,
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    account: dict[str, str],
+    far: str,
+    begin: str | None,
+) -> None:
+    """In which another process then makes the table that it writes to."""
+    one, two = pair
+    far = far.format(account["database"])
+    read = f"SELECT COUNT(*) FROM {far}.made"
+    with session(one, account) as definer, session(two, account) as writer:
+        run(definer, f"CREATE DATABASE {far}; CREATE TABLE t (v INT); INSERT INTO t VALUES (0)")
+        if far != "old":
+            run(definer, f"CREATE TABLE {far} (v INT)")
+        try:
+            writes = f"INSERT INTO {far}.made VALUES (OLD.v)"
+            run(definer, f"CREATE TABLE {far}.other (v INT)")
+            run(definer, f"CREATE TRIGGER g AFTER UPDATE ON t FOR EACH ROW {writes}")
+            learn(pair, account)
+            with pytest.raises(pymysql.MySQLError, match="1146"):
+                run(writer, "UPDATE t SET v = v + 1")
+            run(definer, f"CREATE TABLE {far}.made (v INT)")
+            for count in range(1, 3):
+                warm(one, definer, read)
+                for statement in filter(
+                    None, [begin, "UPDATE t SET v = 1 - v", begin and "COMMIT"]
+                ):
+                    run(writer, statement)
+                assert run(definer, read) == ((count,),)
+        finally:
+            upstream.sql(f"DROP DATABASE {far}")
+
+
 @pytest.mark.parametrize("how", ["by itself", "by a trigger"])
 def test_what_one_proxy_keeps_from_rolling_back_the_other_lets_be_seen_at_once(
     pair: tuple[PrivateSqlcache, PrivateSqlcache], account: dict[str, str], how: str

@@ -38,8 +38,8 @@ _ROWS = frozenset({"NEW", "OLD", "new", "old", "New", "Old"})
 
 
 class Further(NamedTuple):
-    """What running a body may write, one step far. `schemas` are named by way of tables that are
-    not known: there may be such ones later."""
+    """What running a body may write, one step far. `schemas` are those that a dotted name may begin
+    with: there may be tables in them later that are not known."""
 
     tables: frozenset[TableName] = frozenset()
     schemas: frozenset[str] = frozenset()
@@ -82,9 +82,7 @@ class Bodies:
                 return None
             written |= self._written(routine.writes, schema)
         schemas = {self._server.fold(path[0]) for path in used.paths if len(path) > 1}
-        relations = self._definitions.relations
-        columns = {each for each in schemas if TableName(schema, each) in relations}
-        return Further(frozenset(written), frozenset(schemas - columns - _ROWS))
+        return Further(frozenset(written), frozenset(schemas - (_ROWS - self._schemas)))
 
     def _use_in(self, routine: StoredRoutine) -> Use | None:
         if routine.body is None or routine.unruly:
