@@ -103,6 +103,7 @@ class ResponseTracker:
         "_continued",
         "_definitions",
         "_dialect",
+        "_parameters_out",
         "_partial",
         "_phase",
         "_position",
@@ -136,6 +137,7 @@ class ResponseTracker:
         self._definitions = 0
         self._trailing_definitions = 0
         self._rows_follow = False
+        self._parameters_out = False
         self._stops = False  # before the next packet
         self._position = 0  # where the bytes of the current feed stand in the response
         self.columns = 0
@@ -314,9 +316,13 @@ class ResponseTracker:
             self._ok(payload, offset)
             return
         end = read_eof(payload)
-        if self._rows_follow and end.status is not None and end.status & Status.CURSOR_EXISTS:
+        status = end.status or 0
+        # A CALL tells of the cursors that its procedure had, and has its rows here all the same.
+        fetches = self.command == Command.STMT_EXECUTE and not end.more_results
+        if self._rows_follow and fetches and status & Status.CURSOR_EXISTS:
             self._end(end, offset)  # the rows wait for COM_STMT_FETCH
             return
+        self._parameters_out = bool(status & Status.PS_OUT_PARAMS)
         self._has_status(end, offset)
         self._after_definitions()
 
@@ -331,9 +337,10 @@ class ResponseTracker:
         self.results += 1
         if end.status is not None:
             self._has_status(end, offset)
-        if end.more_results:
+        # Behind the rows of a procedure's parameters MySQL does not say that there is more.
+        if end.more_results or (self._parameters_out and end.status is not None):
             self._phase = _Phase.FIRST
-            self._rows_follow = False
+            self._rows_follow = self._parameters_out = False
             self._stops = len(self.ends) >= MOST_ENDS
         else:
             self._finish()

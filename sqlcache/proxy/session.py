@@ -215,7 +215,10 @@ class Session:
                 if course.now is None:
                     drained = self._draining and not self.in_transaction
                     over = drained or self._client.closed or self._upstream.closed
-                    if self._signs.owed and not (over or self._upstream.has_some):
+                    if self._upstream.has_some:  # what came now would be taken for an answer
+                        self._say_farewell()
+                        return None
+                    if self._signs.owed and not over:
                         course.awaited = self._draining
                         await self._signs.give()
                         continue
@@ -224,7 +227,7 @@ class Session:
                         if straight.takes_buffered():
                             continue
                         break
-                    if over or self._upstream.has_some:
+                    if over:
                         self._say_farewell()
                         return None
                 elif self._upstream.closed and course.awaits_mysql:
@@ -246,7 +249,13 @@ class Session:
         """What the server said unasked, as that it shuts down, is for the client to know; and when
         it is sqlcache that does, that is said as the server would."""
         if self._upstream.has_some:
-            self._client.write(self._upstream.take(self._upstream.buffered_bytes))
+            said = self._upstream.take(self._upstream.buffered_bytes)
+            if said[HEADER_BYTES : HEADER_BYTES + 1] != _ERR:
+                client, what = self._client.address(), _kind_of(said)
+                log.error(
+                    "session ended: MySQL says more than asked client=%s said=%s", client, what
+                )
+            self._client.write(said)
         elif self._draining:
             text = "Server shutdown in progress"
             self._client.write(err_packet(0, ER_SERVER_SHUTDOWN, text, "08S01"))

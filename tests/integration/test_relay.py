@@ -216,6 +216,70 @@ def test_every_command_is_answered_with_the_bytes_mysql_sends(
     assert relay.metrics()["sqlcache_hits_total"] == (2 if upstream.name == "mariadbd" else 5)
 
 
+LOOP = """DECLARE done INT DEFAULT 0; DECLARE i INT; DECLARE c CURSOR FOR SELECT id FROM t;
+    DECLARE CONTINUE HANDLER FOR NOT FOUND SET done = 1;
+    OPEN c; turns: LOOP FETCH c INTO i; IF done THEN LEAVE turns; END IF; {} END LOOP; CLOSE c;"""
+PROCEDURES = {
+    "a loop, then rows": f"() BEGIN {LOOP.format('DO 1;')} SELECT 'end'; END",
+    "a loop, then rows twice": f"() BEGIN {LOOP.format('DO 1;')} SELECT 'x'; SELECT 'y'; END",
+    "a loop that writes": f"() BEGIN {LOOP.format('UPDATE t SET v = v WHERE id = i;')}"
+    " SELECT v FROM t; SELECT 'y'; END",
+    "rows in a loop": f"() BEGIN {LOOP.format('SELECT i;')} SELECT 'end'; END",
+    "rows in a loop, and none behind": f"() BEGIN {LOOP.format('SELECT i;')} DO 0; END",
+    "rows while it is open": "() BEGIN DECLARE c CURSOR FOR SELECT id FROM t; OPEN c;"
+    " SELECT 5; SELECT 6; CLOSE c; END",
+    "a parameter": "(OUT x INT) SET x = 7",
+    "a parameter that goes both ways": "(INOUT x INT) BEGIN SELECT x; SET x = 7; END",
+    "a parameter, and an error": "(OUT x INT) BEGIN SELECT v FROM t; SELECT v FROM nope; END",
+    "a parameter, and a loop": f"(OUT x INT) BEGIN {LOOP.format('SET x = i;')} SELECT 1; END",
+}
+
+
+@DIALECTS
+@pytest.mark.parametrize("body", PROCEDURES.values(), ids=PROCEDURES.keys())
+def test_what_a_procedure_answers_is_passed_on_to_its_end(
+    upstream: PrivateSqlServer,
+    relay: PrivateSqlcache,
+    login: Login,
+    make: Make,
+    capabilities: int,
+    body: str,
+) -> None:
+    """In a text, and prepared, without and with a cursor."""
+    make("CREATE TABLE t (id INT PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 1), (2, 2)")
+    make(f"CREATE PROCEDURE p{body}")
+    takes = "x INT" in body
+    answers = []
+    for server in (upstream, relay):
+        client = login(server, capabilities)
+        told = [client.sql("SET @x = 1; CALL p({})".format("@x" * takes)), client.sql("SELECT @x")]
+        number = client.ask(b"\x16CALL p(%b)" % (b"?" * takes))[5:9]
+        for flags in (b"\0", b"\1", b"\0"):
+            told.append(client.ask(b"\x17" + number + flags + b"\1\0\0\0" + b"\1\1\6\0" * takes))
+            told.append(client.sql("SELECT v FROM t WHERE id = 1"))
+        answers.append(told)
+    direct, relayed = answers
+    assert relayed == direct
+
+
+@DIALECTS
+def test_what_a_function_does_with_a_cursor_is_nothing_to_its_query(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, login: Login, make: Make, capabilities: int
+) -> None:
+    upstream.sql("SET GLOBAL log_bin_trust_function_creators = 1")
+    make("CREATE TABLE t (id INT PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 1), (2, 2)")
+    make(f"CREATE FUNCTION f() RETURNS INT BEGIN {LOOP.format('DO 1;')} RETURN i; END")
+    answers = []
+    for server in (upstream, relay):
+        client = login(server, capabilities)
+        told = [client.sql("SELECT f(), v FROM t; SELECT 5; SELECT f()")]
+        number = client.ask(b"\x16SELECT f(), v FROM t")[5:9]
+        told += [client.ask(b"\x17" + number + b"\0\1\0\0\0") for _ in range(3)]
+        answers.append([*told, client.sql("SELECT v FROM t")])
+    direct, relayed = answers
+    assert relayed == direct
+
+
 def test_an_error_may_have_the_code_of_a_report_of_progress(
     upstream: PrivateSqlServer, relay: PrivateSqlcache, login: Login
 ) -> None:

@@ -70,6 +70,26 @@ RESPONSES = {
     "an error like it": (Command.QUERY, OLD, (err(0xFFFF),)),
     "cursor": (Command.STMT_EXECUTE, OLD, (b"\x01", b"\x03def", eof(CURSOR))),
     "cursor, new": (Command.STMT_EXECUTE, NEW, (b"\x01", b"\x03def", ok(CURSOR, header=0xFE))),
+    "a cursor of a procedure's": (
+        Command.STMT_EXECUTE,
+        OLD,
+        (b"\x01", b"\x03def", eof(CURSOR | MORE), b"\x00\x00\x01", eof(MORE), ok()),
+    ),
+    "a cursor of a procedure's, in a text": (
+        Command.QUERY,
+        OLD,
+        (b"\x01", b"\x03def", eof(CURSOR), b"\x01a", eof(MORE), ok()),
+    ),
+    "a procedure's parameters": (
+        Command.STMT_EXECUTE,
+        OLD,
+        (b"\x01", b"\x03def", eof(MORE | Status.PS_OUT_PARAMS), b"\x00\x00\x01", eof(), ok()),
+    ),
+    "none of a procedure's parameters": (
+        Command.STMT_EXECUTE,
+        OLD,
+        (b"\x01", b"\x03def", eof(MORE | Status.PS_OUT_PARAMS), err()),
+    ),
     "binary rows": (Command.STMT_EXECUTE, OLD, result_set(OLD, b"\x00\x00\x01a")),
     "fetch": (Command.STMT_FETCH, OLD, (b"\x00\x00\x01", b"\x00\x00\x02", eof(0x82))),
     "prepare": (

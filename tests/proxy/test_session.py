@@ -289,6 +289,28 @@ def test_more_than_an_answer_ends_the_session(
     assert run(other, "SELECT v + 1 FROM t") == ((1,),)
 
 
+@pytest.mark.parametrize("marked", ["SELECT v FROM t FOR UPDATE", "SELECT v FROM t"])
+def test_what_came_at_once_is_not_answered_by_more_than_an_answer(
+    mariadb: PrivateMariaDB,
+    middleman: Middleman,
+    relay: PrivateSqlcache,
+    log_in: Callable[[], Any],
+    schema: str,
+    marked: str,
+) -> None:
+    """Nor is that stored: for the reads behind it it would be another's."""
+    other = log_in()
+    reads = [f"SELECT v + {number} FROM t" for number in range(5)]
+    with RawClient.logged_in(relay, mariadb.user, mariadb.password, schema) as victim:
+        middleman.set_trap(marked.encode(), Fault.SURPLUS)
+        victim.send(b"".join(packets_of(b"\x03" + each.encode()) for each in [marked, *reads]))
+        said = victim.read_to_end()
+        assert said.endswith(packets_of(OK, 1))
+        assert said.count(b"\x03def") == 1
+    assert [run(other, each) for each in reads] == [((number,),) for number in range(5)]
+    assert "session ended: MySQL says more than asked" in relay.log_text()
+
+
 def test_what_the_server_says_unasked_reaches_the_client(
     mariadb: PrivateMariaDB, middleman: Middleman, relay: PrivateSqlcache, schema: str
 ) -> None:

@@ -105,6 +105,11 @@ class Answers:
         self._writes.go_on(self._standing.state)
         return await self.relay(command, meaning, kept, opens)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether MySQL has said nothing behind the last one: else it may have been another's."""
+        return not self._relay.upstream.has_some
+
     def end_writing(self) -> None:
         """Tells MySQL that a client has gone whose last command was sent: it ends what only waits,
         as in a SLEEP, and its answer still says how that has ended."""

@@ -222,7 +222,8 @@ class Reading:
                 tracker = await self._answers.relay_begun(command, meaning, kept, sent.opens)
             else:
                 tracker = await self._running.execute(command, meaning, kept, read=read)
-            keeps = not tracker.failed and self._engine.may_keep(lease, tracker.rows)
+            answered = self._answers.is_over and not tracker.failed
+            keeps = answered and self._engine.may_keep(lease, tracker.rows)
             if not keeps:  # nor may what an embedded client makes of it, which has not read it yet
                 self._last.basis = _PINS_TOO_MUCH
             if not tracker.failed:
