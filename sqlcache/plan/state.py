@@ -28,7 +28,7 @@ from sqlcache.plan.variables import (
 from sqlcache.sql import charset
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.policy import NOT_UNDERSTOOD, NOTHING_SAID, read_terms
-from sqlcache.sql.statement import WORDS, Locks, Statement, Transaction
+from sqlcache.sql.statement import WORDS, Locks, Statement, Transaction, in_turn
 
 _CHANGES_BYTES = int(
     Capability.DEPRECATE_EOF
@@ -260,17 +260,20 @@ class SessionState:
                 self.use(None)
                 self.settings_unknown = True  # a USE may stand in the same text
 
-    def ran(self, statements: Sequence[Statement], *, failed: bool) -> None:
-        """Takes in what the statements changed; all but the last did not fail."""
+    def ran(
+        self, statements: Sequence[Statement], *, failed: bool, schema: str | None = None
+    ) -> None:
+        """Takes in what the statements changed; all but the last did not fail. `schema`: that for
+        which they were prepared."""
         in_transaction = self.in_transaction
-        for statement in statements:
-            self._ran(statement, failed=failed, alone=len(statements) == 1)
+        for statement, default in in_turn(statements, self.schema if schema is None else schema):
+            self._ran(statement, default, failed=failed, alone=len(statements) == 1)
         if statements and not failed:
             self._ended(statements[-1])
         may_commit = any(statement.may_commit for statement in statements)
         self.transaction_unsure |= failed and (in_transaction or may_commit)
 
-    def _ran(self, statement: Statement, *, failed: bool, alone: bool) -> None:
+    def _ran(self, statement: Statement, schema: str | None, *, failed: bool, alone: bool) -> None:
         self.left_behind |= statement.leaves_behind or statement.code_leaves
         had_no_effect = failed and alone and statement.sets_role
         self.settings_unknown |= statement.opaque_session and not had_no_effect
@@ -284,7 +287,7 @@ class SessionState:
             self._set(statement.settings)
         if statement.use_schema is not None:
             self.use(statement.use_schema)
-        self.temporary.ran(statement, self.schema)
+        self.temporary.ran(statement, schema)
         if statement.locks is not None:
             self.locked = statement.locks is not Locks.UNLOCK
             self.locks_concurrently = statement.locks is Locks.CONCURRENT

@@ -722,6 +722,61 @@ def test_trap_05_what_hides_a_table_may_stand_in_any_statement_or_run_when_it_is
     """)
 
 
+ENDS_NOTHING = {
+    "a sequence": ("", "DROP SEQUENCE IF EXISTS t"),
+    "a temporary sequence": ("", "DROP TEMPORARY SEQUENCE IF EXISTS t"),
+    "a sequence, in a comment": ("", "DROP /*!50000 SEQUENCE IF EXISTS t */"),
+    "a sequence, prepared": (".prepare d DROP SEQUENCE IF EXISTS t", ".execute d"),
+    "a view": ("", "DROP VIEW IF EXISTS t"),
+    "prepared elsewhere": ("USE {db}_x; .prepare d DROP TABLE IF EXISTS t; USE {db}", ".execute d"),
+    "prepared elsewhere, temporary": (
+        ".use {db}_x; .prepare d DROP TEMPORARY TABLE IF EXISTS t; .use {db}",
+        ".execute d",
+    ),
+    "prepared elsewhere, by name": (
+        "USE {db}_x; PREPARE d FROM 'DROP TABLE IF EXISTS t'; USE {db}",
+        "EXECUTE d",
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "drop"), ENDS_NOTHING.values(), ids=ENDS_NOTHING.keys())
+def test_trap_05_what_drops_another_ends_no_temporary_table(
+    world: World, before: str, drop: str
+) -> None:
+    """What its session reads is for nobody else."""
+    first = "\n".join(f"        a  {each}" for each in before.split("; ") if each)
+    world.compare(f"""
+        m  {MAKE}; CREATE DATABASE {{db}}_x
+        m  SELECT v FROM {{db}}.t
+        a  SELECT v FROM {{db}}.t
+        a+ SELECT v FROM {{db}}.t
+{first}
+        a  CREATE TEMPORARY TABLE t (v INT)
+        a  INSERT INTO t VALUES (7)
+        m  INSERT INTO t (v) VALUES (8)
+        a  {drop}
+        a  SELECT v FROM {{db}}.t
+        a  SELECT v FROM {{db}}.t
+        m  SELECT v FROM {{db}}.t
+    """)
+
+
+def test_trap_05_what_is_prepared_makes_a_temporary_table_where_it_was(world: World) -> None:
+    world.compare(f"""
+        m  {MAKE}; CREATE DATABASE {{db}}_x
+        m  SELECT v FROM {{db}}.t
+        a  SELECT v FROM {{db}}.t
+        a+ SELECT v FROM {{db}}.t
+        a  .prepare c CREATE TEMPORARY TABLE t (v INT)
+        a  .use {{db}}_x
+        a  .execute c
+        a  .use {{db}}
+        a  DROP TABLE IF EXISTS {{db}}_x.t
+        a  SELECT v FROM {{db}}.t
+    """)
+
+
 @pytest.mark.parametrize("end", [".reset", ".change_user app {db}", ".again"])
 def test_trap_05_temporary_tables_end_with_the_session(world: World, end: str) -> None:
     world.compare(f"""

@@ -163,7 +163,7 @@ class Standing:
             # What was prepared allows no other to begin.
             self.straight.ahead.begin_at_once(math.inf)
         next_was_set = self.state.next_transaction_set
-        self.state.ran(meaning.statements, failed=tracker.failed)
+        self.state.ran(meaning.statements, failed=tracker.failed, schema=meaning.schema)
         if self.state.variables.tells_of_transactions:
             self._diagnostics.states.forget()
         may_read = meaning.opaque_session or meaning.goes_elsewhere

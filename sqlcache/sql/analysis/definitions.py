@@ -285,10 +285,12 @@ def drop(cursor: Cursor) -> Statement:
         return unknown("DROP", "its names cannot be read")
     if any(_may_be_loadable(cursor, word, ref) for ref in refs):
         return everything("DROP")
+    # A sequence of that name there may be none, and a temporary table stay.
+    temporary = refs if word in ("TABLE", "TABLES") else frozenset()
     if "TEMPORARY" in options:
-        return Statement("DROP", Kind.DDL, temporary_dropped=refs)
+        return Statement("DROP", Kind.DDL, temporary_dropped=temporary)
     if word in ("TABLE", "TABLES", "SEQUENCE"):
-        return replace(_ddl("DROP", refs), temporary_dropped=refs)
+        return replace(_ddl("DROP", refs), temporary_dropped=temporary)
     schemas: frozenset[str | None] = frozenset(ref.schema for ref in refs)
     dropped = _ddl("DROP", refs if word == "VIEW" else frozenset(), schemas=schemas)
     return replace(dropped, trigger=next(iter(refs))) if word == "TRIGGER" else dropped
