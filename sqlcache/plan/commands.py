@@ -142,6 +142,11 @@ class Meaning:
         return any(s.opaque_session for s in self.statements)
 
     @cached_property
+    def may_set(self) -> bool:
+        """Whether it may give the session's settings other values."""
+        return self.opaque_session or any(s.settings for s in self.statements)
+
+    @cached_property
     def prepares_otherwise(self) -> bool:
         """Whether its session may prepare the same statement in another way afterwards."""
         names = (name for s in self.statements for name, _ in s.settings)

@@ -157,6 +157,11 @@ class SessionState:
             ascii_words=self.variables.character_set not in charset.UTF8,
         )
 
+    @property
+    def names_commits(self) -> bool:
+        """Whether commits that the server tells of are known to be the session's own."""
+        return not self.settings_unknown and self.variables.tells_of_own_commits
+
     def as_utf8(self, text: bytes) -> bytes | None:
         """A statement's text as UTF-8; None where it cannot be read with certainty."""
         known = self.variables.character_set if self.readable else None

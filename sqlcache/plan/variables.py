@@ -333,6 +333,11 @@ class Variables:
         return self.setting("session_track_transaction_info").lower() not in _OFF
 
     @property
+    def tells_of_own_commits(self) -> bool:
+        """Whether those that the server's answers tell of, if any, are the session's own."""
+        return self.setting("session_track_gtids").lower() in _OFF | {"own_gtid"}
+
+    @property
     def is_traced(self) -> bool:
         """Whether the server may write down how each statement ran, for the session to read."""
         traced = self.setting("optimizer_trace").lower()

@@ -131,6 +131,7 @@ class Answers:
         Gives what the command meant, now that it is known whether the server took it.
         """
         self._relay.take_commits()  # of what sqlcache asked itself
+        names_commits = self._standing.state.names_commits and not meaning.may_set
         prepared = self._meanings.prepared(command)
         recounts: bool | None = None
         while not tracker.done:
@@ -145,7 +146,8 @@ class Answers:
             if rows is not None:
                 chunk = await self._telling(rows, command, chunk, tracker)
             self._standing.state.answered(tracker.ends)
-            self._writes.committed(self._relay.take_commits())
+            if (commits := self._relay.take_commits()) and names_commits:
+                self._writes.committed(commits)
             if tracker.ends and (left := await self._refusals.left_of(command, tracker, meaning)):
                 meaning = left
                 await self._writes.withdraw(meaning)

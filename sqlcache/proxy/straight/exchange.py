@@ -354,7 +354,7 @@ class Exchange:
     ) -> tuple[bytes, Plain | None]:
         """What an answer that tells of the session is for the client, if this was planned for it;
         takes in what it tells of commits."""
-        if self._engine.commits_from:
+        if self._engine.commits_from and self._terms.names_commits:
             self._writes.committed(commits_told(answer, found[5]))
         states = self._diagnostics.states
         if self._upstream.hides_tracking:

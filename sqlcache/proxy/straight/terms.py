@@ -15,13 +15,18 @@ _TELLS_OF_SESSION = entry.SESSION_STATUS | Status.DB_DROPPED
 class Terms:
     """See above. Without a context nothing is served so."""
 
-    __slots__ = ("capabilities", "context", "deprecate_eof", "settled", "status", "view")
+    __slots__ = (
+        *("capabilities", "context", "deprecate_eof", "names_commits", "settled", "status"),
+        "view",
+    )
 
     def __init__(self) -> None:
         self.context: Context | None = None
         """Where the plans are."""
         self.view: TransactionView | None = None
         self.status = 0
+        self.names_commits = False
+        """See `SessionState`."""
         self.settled = False
         """Whether the server has told all it has to tell of the session."""
         self.capabilities = 0
@@ -33,6 +38,7 @@ class Terms:
         """From here on they are these: the plans of this context, for a session that stands so, in
         this open transaction."""
         self.settled = not state.owes_changes
+        self.names_commits = state.names_commits
         self.context = context
         self.view = view
         self.status = state.status

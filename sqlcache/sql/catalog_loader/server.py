@@ -154,9 +154,10 @@ def _cased() -> str:
 
 
 def _tells_commits(server: Mapping[str, str]) -> bool:
-    """By what sessions begin with: MySQL's setting, or MariaDB's."""
+    """By what sessions begin with: MySQL's setting, or MariaDB's. Of commits that may be anyone's
+    nothing follows."""
     if (gtids := server.get("session_track_gtids")) is not None:
-        return gtids.upper() != "OFF"
+        return gtids.upper() == "OWN_GTID"
     tracked = server.get("session_track_system_variables", "").lower().split(",")
     return not {"last_gtid", "*"}.isdisjoint(map(str.strip, tracked))
 
