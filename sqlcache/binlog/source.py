@@ -181,6 +181,11 @@ class Source:
         status = await self._log_status()
         return str(status[0]), int(status[1])
 
+    async def resets(self) -> int:
+        """How often it was told to begin something anew, as its log, since its own start."""
+        rows = await self._ask("SHOW GLOBAL STATUS LIKE 'Com_reset'")
+        return int(rows[0][1])
+
     async def has(self, place: Place) -> bool:
         """Whether it can send its log from there on."""
         logs = await self._ask("SHOW BINARY LOGS")

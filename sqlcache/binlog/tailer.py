@@ -154,12 +154,14 @@ class Tailer:
         looking: list[asyncio.Task[None]] = []
         came = fresh = False
         try:
+            resets = await source.resets()
             known, cause = await self._bookmark.whence(source)
             fresh = bool(cause)
             await self._begin(source, known, cause)
             self._names = Names(source.number)
             self._turns.begin_reading()
-            looking = [self._loop.create_task(t) for t in (self._look(source), self._watch(source))]
+            looks = self._look(source, resets), self._watch(source)
+            looking = [self._loop.create_task(each) for each in looks]
             while True:
                 for task in (*looking, settling):
                     if task.done():
@@ -294,15 +296,16 @@ class Tailer:
         """Raises: NodeIsBehind."""
         await self._bookmark.tell_nodes(self._unsettled.whence(self._bookmark.known))
 
-    async def _look(self, source: Source) -> None:
+    async def _look(self, source: Source, resets: int) -> None:
         """Looks again and again where the log ends. Raises: UpstreamError; BinlogGap where it ends
-        before it did; StreamEnded where nothing of it comes."""
+        before it did, or the server was told to begin anew since it had told of so many `resets`;
+        StreamEnded where nothing of it comes."""
         before = order(("", 0))
         while True:
             asked_at = self._loop.time()
             look = self._reading.hindsight.look(self._effects.stamp)
             place = await source.place()
-            if order(place) < before:
+            if order(place) < before or await source.resets() != resets:
                 raise BinlogGap("the server has begun its log anew")
             before = order(place)
             self._reading.hindsight.ended(look, place)

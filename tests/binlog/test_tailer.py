@@ -101,6 +101,9 @@ class Log:
     async def read(self) -> list[Event]:
         return events()
 
+    async def resets(self) -> int:
+        return 0
+
     async def place(self) -> Place:
         self.asked.set()
         return "binlog.000001", 100
@@ -146,7 +149,7 @@ async def test_it_is_behind_until_what_it_has_read_is_bumped() -> None:
     tailer._begin_anew()
     taking = asyncio.ensure_future(tailer._take(log))
     await asyncio.wait_for(log.publishes.wait(), PATIENCE_S)
-    looking = asyncio.ensure_future(tailer._look(log))
+    looking = asyncio.ensure_future(tailer._look(log, 0))
     await asyncio.wait_for(log.asked.wait(), PATIENCE_S)
     await asyncio.sleep(0)
     assert tailer.lag_bytes
@@ -243,8 +246,8 @@ async def test_behind_a_gap_nothing_is_known_of_temporary_tables(
 
 async def test_it_ends_with_what_bumps_changes_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever follows the log then bumps them: it is read again from before them."""
-    source = SimpleNamespace(number=0, close=lambda: None)
     log: Any = Log()
+    source = SimpleNamespace(number=0, close=lambda: None, resets=log.resets)
     nobody: Any = Nobody()
 
     async def opened(*_: object) -> Any:
@@ -268,7 +271,7 @@ async def test_it_ends_with_what_bumps_changes_again(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(tailer._bookmark, "whence", whence)
     for each in ("_begin", "_take"):
         monkeypatch.setattr(tailer, each, goes_on)
-    monkeypatch.setattr(tailer, "_look", lambda _: asyncio.sleep(PATIENCE_S))
+    monkeypatch.setattr(tailer, "_look", lambda *_: asyncio.sleep(PATIENCE_S))
     monkeypatch.setattr(tailer._unsettled, "settle", fails)
     with pytest.raises(RuntimeError, match="a fault"):
         await asyncio.wait_for(tailer.follow(), PATIENCE_S / 2)
