@@ -18,7 +18,7 @@ class Lag:
         self._loop = asyncio.get_running_loop()
         self._bumped_to: Place = ("", 0)  # all before that, on this connection
         self._up_to_date_at = self._loop.time()
-        self._came_at = float("-inf")  # an event that is no heartbeat
+        self._listens_since: float | None = float("-inf")  # None: what has come is being taken
         # Where the log ended, and when. Who is far behind needs the latest of them only.
         self._ahead: deque[tuple[float, Place]] = deque(maxlen=_MOST_AHEAD)
 
@@ -32,8 +32,13 @@ class Lag:
         self._bumped_to = ("", 0)
 
     def came(self) -> None:
-        """Something of the log has come."""
-        self._came_at = self._loop.time()
+        """Something of the log has come, and is being taken."""
+        self._listens_since = None
+
+    def listens(self) -> None:
+        """All of that is taken."""
+        if self._listens_since is None:
+            self._listens_since = self._loop.time()
 
     def ended(self, at: float, place: Place) -> bool:
         """The log ended there at that time, or later; see `bumped`."""
@@ -74,4 +79,6 @@ class Lag:
 
     def stalled_s(self, now: float) -> float:
         """For how long the log has gone on, and nothing of it has come."""
-        return now - max(self._ahead[0][0], self._came_at) if self._ahead else 0.0
+        if self._listens_since is None or not self._ahead:
+            return 0.0
+        return now - max(self._ahead[0][0], self._listens_since)

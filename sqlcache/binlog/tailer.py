@@ -229,6 +229,7 @@ class Tailer:
     async def _take(self, source: Source) -> None:
         """Takes what has come, and bumps what it changed."""
         before = source.bytes
+        self._lag.listens()
         events = await source.read()
         self._metrics.binlog_bytes += source.bytes - before
         self._metrics.binlog_events += len(events)
