@@ -1040,3 +1040,30 @@ def test_trap_23_the_outcome_of_a_write_that_was_cut_off_is_read_from_the_server
         b  .again
         a  SELECT * FROM t
     """)
+
+
+@pytest.mark.parametrize(
+    "define",
+    [
+        "CREATE TRIGGER g AFTER INSERT ON {db}.t FOR EACH ROW INSERT INTO {db}.u VALUES (NEW.v)",
+        "RENAME TABLE {db}.t TO {db}.w; CREATE VIEW {db}.t AS SELECT v FROM {db}.u",
+    ],
+)
+def test_trap_17_what_is_prepared_writes_by_the_definitions_where_it_was(
+    world: World, define: str
+) -> None:
+    world.compare(f"""
+        m  CREATE TABLE t (v INT); CREATE TABLE u (v INT); CREATE DATABASE {{db}}_x;
+           CREATE TABLE {{db}}_x.t (v INT)
+        a  .prepare i INSERT INTO t VALUES (?)
+        a  .use {{db}}_x
+        a  .execute i #1
+        b  SELECT v FROM u
+        b+ SELECT v FROM u
+        m  {define}
+        b  SELECT v FROM u
+        b  SELECT v FROM u
+        b+ SELECT v FROM u
+        a  .execute i #2
+        b  SELECT v FROM u
+    """)
