@@ -32,7 +32,7 @@ _ROWS_A_TURN = 500
 
 SESSION_FOR_READING = (
     "SET sql_mode = '', sql_select_limit = 18446744073709551615, sql_big_selects = 1,"
-    " wait_timeout = 2147483 /*!80000 , max_execution_time = 0 */"
+    " wait_timeout = 2147483, lock_wait_timeout = 31536000 /*!80000 , max_execution_time = 0 */"
     " /*M!100101 , max_statement_time = 0 */"
     " /*!80030 , show_gipk_in_create_table_and_information_schema = ON */"
 )

@@ -11,7 +11,7 @@ import aiomysql
 import pymysql
 import pytest
 
-from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer
+from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer, wait_until
 from sqlcache.errors import UpstreamError
 from sqlcache.service.opening import connect_service
 from sqlcache.sql.catalog import Catalog
@@ -410,6 +410,44 @@ async def test_limits_that_sessions_inherit_do_not_cut_the_catalog_short(
         )
     assert catalog.server.triggers_visible
     assert catalog.reads.closure(named(schema, "t", "u")).cacheable
+
+
+async def test_what_waits_for_a_table_is_waited_for_however_short_others_wait(
+    upstream: PrivateSqlServer, account: Connect, schema: str
+) -> None:
+    """MariaDB leaves out what it would have to wait for longer."""
+    table = "(v INT PRIMARY KEY, d DATETIME)"
+    upstream.sql("; ".join(f"CREATE TABLE {each} {table}" for each in "abc"), schema)
+    upstream.sql("CREATE TRIGGER g AFTER INSERT ON a FOR EACH ROW DELETE FROM c", schema)
+    login: dict[str, Any] = {"database": schema, "autocommit": False}
+    with (
+        contextlib.closing(upstream.connect(**login)) as holder,
+        contextlib.closing(upstream.connect(**login)) as renamer,
+    ):
+        holder.cursor().execute("SELECT v FROM b")
+        rename = "RENAME TABLE a TO other, b TO another"
+
+        def renames() -> None:
+            with pytest.raises(pymysql.MySQLError):
+                renamer.cursor().execute(rename)
+
+        waiting = threading.Thread(target=renames)
+        waiting.start()
+        listed = f"SELECT id FROM information_schema.processlist WHERE info = '{rename}'"
+        wait_until(lambda: len(upstream.sql(listed)) == 1, 10, "the wait for a table")
+        upstream.sql("SET GLOBAL lock_wait_timeout = 1")
+        try:
+            service = await account(SMALLEST_GRANT)
+            loading = asyncio.ensure_future(load_catalog(service))
+            await asyncio.wait([loading], timeout=2.5)
+            ((number,),) = upstream.sql(listed)
+            upstream.sql(f"KILL QUERY {number}")
+            catalog = await loading
+        finally:
+            upstream.sql("SET GLOBAL lock_wait_timeout = DEFAULT")
+        await asyncio.to_thread(waiting.join)
+    assert writes(catalog, schema, "a") == named(schema, "a", "c")
+    assert catalog == await load_catalog(service)
 
 
 @pytest.mark.parametrize(
