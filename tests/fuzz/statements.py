@@ -514,7 +514,8 @@ class Statements:
         return random.choice(
             [
                 *(f"CALL p_write({number})", "CALL p_grow()", "CALL p_mode()", "CALL p_temp()"),
-                *("CALL p_commit()", f"DO f_write({number})", f"SELECT f_write({number})"),
+                *("CALL p_rows()", "CALL p_out(@x)", "CALL p_commit()"),
+                *(f"DO f_write({number})", f"SELECT f_write({number})"),
                 f"SET @x = f_write({number})",
                 f"SELECT id FROM {table.name} WHERE f_write({number}) = id",
             ]

@@ -230,6 +230,12 @@ class Schema:
             "p_mode": "PROCEDURE p_mode() SET SESSION sql_mode = 'ANSI_QUOTES'",
             "p_temp": f"PROCEDURE p_temp() CREATE TEMPORARY TABLE {table} (id INT, x INT)",
             "p_commit": f"PROCEDURE p_commit() BEGIN INSERT INTO {table} () VALUES (); COMMIT; END",
+            "p_rows": "PROCEDURE p_rows() BEGIN DECLARE i INT; DECLARE done INT DEFAULT 0;"
+            f" DECLARE c CURSOR FOR SELECT id FROM {table} ORDER BY id;"
+            " DECLARE CONTINUE HANDLER FOR NOT FOUND SET done = 1;"
+            " OPEN c; turns: LOOP FETCH c INTO i; IF done THEN LEAVE turns; END IF;"
+            f" SELECT i; END LOOP; CLOSE c; SELECT COUNT(*) FROM {other}; END",
+            "p_out": f"PROCEDURE p_out(OUT x INT) SELECT MAX(id) INTO x FROM {table}",
             "f_write": "FUNCTION f_write(n INT) RETURNS INT DETERMINISTIC MODIFIES SQL DATA"
             f" BEGIN UPDATE {table} SET id = id + 100 WHERE id = n; RETURN n; END",
             "f_read": "FUNCTION f_read(n INT) RETURNS INT READS SQL DATA"
