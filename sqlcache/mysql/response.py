@@ -322,7 +322,7 @@ class ResponseTracker:
         if self._rows_follow and fetches and status & Status.CURSOR_EXISTS:
             self._end(end, offset)  # the rows wait for COM_STMT_FETCH
             return
-        self._parameters_out = bool(status & Status.PS_OUT_PARAMS)
+        self._parameters_out = end.more_results and bool(status & Status.PS_OUT_PARAMS)
         self._has_status(end, offset)
         self._after_definitions()
 
