@@ -18,8 +18,8 @@ from tests.coherence.model_search import Violation, replay, reproducible, search
 from tests.coherence.model_world import DEADLINE_S, LEASE_TTL_S, Shape, World
 
 _MOST_ORDERS, _MOST_OF_LARGE = 120, 1_500
-_ORDERS_DRAWN = 25
-_EXAMPLES = 20
+_ORDERS_DRAWN = 50
+_EXAMPLES = 40
 _EXAMPLES_TO_FIND_A_BUG = 1_000
 
 
