@@ -439,16 +439,16 @@ class TestWhatIsWrittenThroughIt:
         assert_tells(behind, lambda: client.run("UPDATE t SET v = v + 1"), (0, 1))
         assert not client.is_hit(READS[0])
 
-    @pytest.mark.parametrize("together", ["; ", None], ids=["in one text", "before"])
+    @pytest.mark.parametrize("together", [True, False], ids=["in one text", "before"])
     def test_is_ended_again_where_the_client_is_told_of_all_commits(
-        self, client: Client, behind: Behind, upstream: PrivateSqlServer, together: str | None
+        self, client: Client, behind: Behind, upstream: PrivateSqlServer, together: bool
     ) -> None:
         """Others' are among them."""
         if upstream.name != "mysqld":
             pytest.skip("MySQL tells of them")
         tells, write = "SET SESSION session_track_gtids = ALL_GTIDS", "UPDATE t SET v = v + 1"
         if together:
-            write = together.join((tells, write))
+            write = f"{tells}; {write}"
         else:
             client.run(tells)
         assert_tells(behind, lambda: client.run(write), (0, 1))
