@@ -64,6 +64,8 @@ _MISLED: Final = "a definition has followed what may have been read by later one
 
 _Shape = tuple[bytes, str | None, Dialect]
 """See `Logged.read_as`."""
+_Of = tuple[Logged, bytes | None]
+"""A statement, and what the commit is called that it is of, None where that is not known."""
 
 
 class _Read(NamedTuple):
@@ -91,14 +93,14 @@ _ANYTHING: Final = _Read(EVERYTHING, frozenset({ROOT}))
 
 @dataclass(slots=True)
 class _Gathered:
-    """What is to be bumped at once, and for which commits: by what they did, what they are called,
-    None where that is not known. `writes` are those of a definition, which comes last;
-    `only_adds`: by it nothing leads to less, or that was found before."""
+    """What is to be bumped at once, and for which commits: what these are called, None where that
+    is not known. Which tags the `rows` have is still to be found. `writes` are what definitions
+    do, whose tags are `defined`."""
 
     tags: set[Tag] = field(default_factory=set)
     rows: Rows = field(default_factory=dict)
     writes: WriteSet = NOTHING
-    only_adds: bool = False
+    defined: set[Tag] = field(default_factory=set)
     cause: str = ""
     by_rows: dict[frozenset[_Row], set[bytes | None]] = field(default_factory=dict)
     by_tag: dict[Tag, set[bytes | None]] = field(default_factory=dict)
@@ -110,17 +112,45 @@ class _Gathered:
         if rows:
             self.by_rows.setdefault(frozenset(rows.items()), set()).add(commit)
 
-    def add(self, tags: Iterable[Tag], commit: bytes | None) -> None:
-        """What a statement of a commit makes outdated, as was found when it was read."""
+    def add(self, tags: Iterable[Tag], commits: Iterable[bytes | None]) -> None:
+        """What these commits make outdated, as was found when it was read."""
         for tag in tags:
             self.tags.add(tag)
-            self.by_tag.setdefault(tag, set()).add(commit)
+            self.by_tag.setdefault(tag, set()).update(commits)
+
+    def add_statement(self, read: _Read, commit: bytes | None) -> None:
+        """What a statement of a commit does."""
+        if read.does.everything:
+            self.add_everything(_UNKNOWN)
+        self.add(read.tags, {commit})
+        self.add(read.besides, {None})
+
+    def define(self, read: _Read, commit: bytes | None) -> None:
+        """What a definition of a commit does: its tags are bumped whatever they were before."""
+        self.add_statement(read, commit)
+        self.writes |= read.does
+        self.defined |= read.tags
 
     def add_everything(self, cause: str) -> None:
         """For that cause, if it is the first."""
         if ROOT not in self.tags:
             self.tags.add(ROOT)
             self.cause = cause
+
+
+@dataclass(slots=True)
+class _Told:
+    """What was bumped since the changes that are being told of were logged: these tags, for these
+    definitions among others."""
+
+    tags: set[Tag] = field(default_factory=set)
+    writes: WriteSet = NOTHING
+
+    def has(self, read: _Read) -> bool:
+        """Whether all that a definition does was told, so that it is known by it."""
+        return ROOT in self.tags or (
+            read.tags <= self.tags and self.writes | read.does == self.writes
+        )
 
 
 @dataclass(slots=True)
@@ -144,6 +174,7 @@ class Effects:
         self._shapes: Bounded[_Shape, _Read] = Bounded(_KNOWN_BYTES)
         self._shapes_by = 0  # the edition of the catalog
         self._merged: frozenset[Tag] | None = None  # by the same: the tags of `_by_unknown`
+        self._read_bytes = 0  # of what was not known, since others had their turns
 
     @property
     def stamp(self) -> Stamp:
@@ -180,8 +211,7 @@ class Effects:
         reached = _reached(catalog, change.tables)
         if reached is None:
             return False
-        tags = {Tag(name.schema, name.name) for name in reached}
-        return self._engine.own_commits.have_ended(change.name, tags)
+        return self._engine.own_commits.have_ended(change.name, set(_tags(reached)))
 
     def name_for(self, reading: bytes) -> None:
         """From here on this process's sessions name their commits for it."""
@@ -190,16 +220,17 @@ class Effects:
     async def publish(
         self, changes: Iterable[Change], reading: Reading, also: Iterable[Tag] = ()
     ) -> list[Tag]:
-        """Bumps what the changes made outdated, those of definitions in their turn, all others at
-        once; `also` these tags. Returns those that were bumped.
+        """Bumps what the changes made outdated, all of it at once; but before what comes behind a
+        definition is read that, with those that follow it soon: each bump of a schema may have to
+        wait, and has the catalog read again. `also` these tags. Returns those that were bumped.
 
         Raises: CacheUnavailable.
         """
-        changes = list(changes)
-        statements = [each for change in changes for each in change.statements]
+        changes, hindsight = list(changes), reading.hindsight
+        statements = [(each, change.name) for change in changes for each in change.statements]
         read: deque[_Read] = deque()
         taken = 0
-        gathered, bumped = _Gathered(set(also)), []
+        gathered, told = _Gathered(set(also)), _Told()
         for change in changes:
             rows = change.tables
             if change.everything:
@@ -209,43 +240,51 @@ class Effects:
                     read += await self._read(statements[taken : taken + _READ_TOGETHER], reading)
                     taken += len(read)
                 each = read.popleft()
-                if each.does.everything:
-                    gathered.add_everything(_UNKNOWN)
-                gathered.add(each.tags, change.name)
-                if each.besides:
-                    gathered.add(each.besides, None)
-                if each.defines:
-                    gathered.writes = each.does
-                    gathered.only_adds = each.only_adds or reading.again
-                    gathered.add_rows(rows, change.name)
-                    bumped += await self._bump(gathered, reading.hindsight)
-                    gathered, rows = _Gathered(), {}
+                gathered.add_statement(each, change.name)
+                if not each.defines:
+                    continue
+                gathered.add_rows(rows, change.name)
+                rows = {}
+                await self._find_tags(gathered, hindsight)
+                may_mislead = not (each.only_adds or reading.again)
+                if may_mislead and self._is_late(each.does, hindsight):
+                    gathered.add_everything(_MISLED)
+                if not told.has(each):
+                    gathered.define(each, change.name)
+                    soon = statements[taken : taken + _READ_TOGETHER]
+                    for other, commit in await self._definitions(soon):
+                        gathered.define(other, commit)
+                    await self._bump(gathered, told)
+                    gathered = _Gathered()
             gathered.add_rows(rows, change.name)
-        return bumped + await self._bump(gathered, reading.hindsight)
+        await self._find_tags(gathered, hindsight)
+        await self._bump(gathered, told)
+        if ROOT in told.tags:
+            hindsight.forgotten()
+        return list(told.tags)
 
     async def forget_everything(self, cause: str) -> None:
         """Bumps the root."""
         await self._engine.bump({ROOT}, door="binlog", cause=f"binary log: {cause}")
 
-    async def _bump(self, gathered: _Gathered, hindsight: Hindsight) -> list[Tag]:
-        tags, writes = gathered.tags, gathered.writes
-        if gathered.rows and ROOT not in tags:
-            tags |= await self._tags_of(gathered.rows, hindsight)
-        if ROOT not in tags and not gathered.only_adds and self._is_late(writes, hindsight):
-            gathered.add_everything(_MISLED)
-        if ROOT in tags:
+    async def _bump(self, gathered: _Gathered, told: _Told) -> None:
+        if ROOT in told.tags:
+            return
+        if ROOT in gathered.tags:
             cause = gathered.cause or "it is not known what rows hang on a change"
             await self.forget_everything(cause)
-            hindsight.forgotten()
-            return [ROOT]
+            told.tags.add(ROOT)
+            return
+        tags = gathered.tags - (told.tags - gathered.defined)
         if ended := await self._ended_before(tags, gathered):
             self._metrics.binlog_tags_own += len(ended)
             tags -= ended
         if tags:
             steps = await self._engine.bump(tags, door="binlog")
-            if steps and not writes.unnamed:
-                await self._planner.keeper.redefined(writes, steps)
-        return list(tags)
+            if steps and not gathered.writes.unnamed:
+                await self._planner.keeper.redefined(gathered.writes, steps)
+        told.tags |= tags
+        told.writes |= gathered.writes
 
     def _is_late(self, writes: WriteSet, hindsight: Hindsight) -> bool:
         """Whether what came before may have led to tables that it leads to no more, now that these
@@ -258,25 +297,15 @@ class Effects:
 
     async def _ended_before(self, tags: set[Tag], gathered: _Gathered) -> set[Tag]:
         """Those of the tags whose logs say that they got new versions after all of the commits that
-        concern them. By the definitions by which the tags were found, so nothing is awaited before
-        it is known which commits those are."""
-        catalog = self._planner.keeper.catalog
-        if catalog is None:
-            return set()
-        by = {tag: commits.copy() for tag, commits in gathered.by_tag.items()}
-        for rows, commits in gathered.by_rows.items():
-            reached = _reached(catalog, dict(rows))
-            if reached is None:
-                return set()
-            for name in reached:
-                by.setdefault(Tag(name.schema, name.name), set()).update(commits)
+        concern them."""
+        by = gathered.by_tag
         asked = [tag for tag in tags if None not in by.get(tag, {None})]
         if not asked:
             return set()
         named = await self._engine.commits(asked)
         return {tag for tag in asked if by[tag] <= named[tag]}
 
-    async def _read(self, statements: Sequence[Logged], reading: Reading) -> list[_Read]:
+    async def _read(self, statements: Sequence[_Of], reading: Reading) -> list[_Read]:
         """What some of these do by the definitions of now: one that changes definitions, or all up
         to the first that does."""
         keeper = self._planner.keeper
@@ -284,15 +313,8 @@ class Effects:
             edition = keeper.edition
             read: list[_Read] = []
             writes: set[WriteSet] = set()
-            unknown_bytes = 0
-            for statement in statements:
-                each = self._known.get(statement.read_as)
-                if each is None:
-                    each = await self._find_out(statement)
-                    unknown_bytes += len(statement.text) + _EACH_AS_BYTES
-                    if unknown_bytes >= _READ_AT_A_STRETCH_BYTES:
-                        unknown_bytes = 0
-                        await asyncio.sleep(0)
+            for statement, _ in statements:
+                each = await self._find_out(statement)
                 if read and (each.defines or len(writes) >= _MOST_DISTINCT):
                     break
                 read.append(each)
@@ -303,7 +325,7 @@ class Effects:
                 continue
             read = [
                 self._by_way_of(statement, each, reading)
-                for statement, each in zip(statements, read, strict=False)
+                for (statement, _), each in zip(statements, read, strict=False)
             ]
             merges = any(each.besides for each in read)
             if not merges or await self._holds(WriteSet(self._by_unknown), edition):
@@ -312,6 +334,27 @@ class Effects:
                         reading.hindsight.read(self.stamp, each.schemas)
                 return read
         return [_ANYTHING]
+
+    async def _definitions(self, statements: Iterable[_Of]) -> list[tuple[_Read, bytes | None]]:
+        """The definitions among these and what they do, by those of now; none where that changes
+        all the time."""
+        keeper = self._planner.keeper
+        for _ in range(_ROUNDS):
+            edition = keeper.edition
+            found: list[tuple[_Read, bytes | None]] = []
+            writes: set[WriteSet] = set()
+            for statement, commit in statements:
+                if len(writes) >= _MOST_DISTINCT:
+                    break
+                if not statement.may_define:
+                    continue
+                each = await self._find_out(statement)
+                if each.defines:
+                    found.append((each, commit))
+                    writes.add(each.does)
+            if await self._holds(reduce(or_, writes, NOTHING), edition):
+                return found
+        return []
 
     @property
     def _known(self) -> Bounded[_Shape, _Read]:
@@ -323,7 +366,15 @@ class Effects:
         return self._shapes
 
     async def _find_out(self, statement: Logged) -> _Read:
-        """What a statement writes, and changes of definitions, by the catalog at hand."""
+        """What a statement writes, and changes of definitions, by the catalog at hand. Others have
+        their turns while many are read."""
+        known = self._known.get(statement.read_as)
+        if known is not None:
+            return known
+        self._read_bytes += len(statement.text) + _EACH_AS_BYTES
+        if self._read_bytes >= _READ_AT_A_STRETCH_BYTES:
+            self._read_bytes = 0
+            await asyncio.sleep(0)
         shape, schema, dialect = statement.read_as
         reader, tagging = self._planner.reader, self._planner.tagging
         told = await reader.logged(shape, statement.text, schema, dialect)
@@ -366,20 +417,24 @@ class Effects:
         catalog = self._planner.keeper.catalog
         return (catalog and catalog.writes.by_unknown) or frozenset()
 
-    async def _tags_of(self, rows: Rows, hindsight: Hindsight) -> frozenset[Tag]:
-        """The tags of changed rows: those of their tables, and of those that foreign keys change
-        rows in. What triggers have changed the log has as rows."""
-        for _ in range(_ROUNDS):
+    async def _find_tags(self, gathered: _Gathered, hindsight: Hindsight) -> None:
+        """Adds the tags of the gathered rows: those of their tables, and of those that foreign keys
+        change rows in. What triggers have changed the log has as rows."""
+        rows, by_rows = gathered.rows, gathered.by_rows
+        gathered.rows, gathered.by_rows = {}, {}
+        for _ in range(_ROUNDS if rows and ROOT not in gathered.tags else 0):
             catalog, edition = self._planner.keeper.catalog, self._planner.keeper.edition
-            if catalog is None:
-                return frozenset({ROOT})
-            tables = _reached(catalog, rows)
-            if tables is None:
-                return frozenset({ROOT})
+            tables = None if catalog is None else _reached(catalog, rows)
+            if catalog is None or tables is None:
+                break
             if await self._holds(WriteSet(tables), edition):
                 hindsight.read(self.stamp, _led_out_of(catalog, rows))
-                return frozenset(Tag(name.schema, name.name) for name in tables)
-        return frozenset({ROOT})
+                gathered.tags.update(_tags(tables))
+                for some, commits in by_rows.items():
+                    gathered.add(_tags(_reached(catalog, dict(some)) or ()), commits)
+                return
+        if rows:
+            gathered.tags.add(ROOT)
 
     async def _holds(self, writes: WriteSet, edition: int) -> bool:
         """Whether what was found out by the catalog of this edition is right by the definitions of
@@ -412,6 +467,10 @@ def _reached(catalog: Catalog, rows: Rows) -> frozenset[TableName] | None:
             changes = changes._replace(deletes=True)
         told.append((name, changes))
     return catalog.writes.cascades_from(told)
+
+
+def _tags(tables: Iterable[TableName]) -> Iterable[Tag]:
+    return (Tag(name.schema, name.name) for name in tables)
 
 
 def _led_out_of(catalog: Catalog, rows: Rows) -> list[str]:

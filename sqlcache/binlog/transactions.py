@@ -103,6 +103,11 @@ class Logged(NamedTuple):
         """What else than literals decides what it does."""
         return self.shape, self.schema, self.dialect
 
+    @property
+    def may_define(self) -> bool:
+        """Whether it may change definitions."""
+        return not _DEFINES_NOTHING.match(self.shape or self.text)
+
 
 class Commit(NamedTuple):
     """A commit's GTID, MySQL's or MariaDB's: what it begins with, and the number that comes last.
@@ -336,7 +341,9 @@ class Transactions:
         self._settle()
         change = self._open
         self._begin()
-        if self._prepared and (change.everything or any(map(_may_define, change.statements))):
+        if self._prepared and (
+            change.everything or any(each.may_define for each in change.statements)
+        ):
             for held in self._prepared.values():
                 if held.statements and not held.everything:
                     held.everything = "XA COMMIT of statements from before a definition"
@@ -414,7 +421,7 @@ class Transactions:
             self._shapes.add((shape or read, schema))
             statement = Logged(read, schema, dialect, shape, session)
             self._open.add(statement)
-            if _may_define(statement):  # a temporary table, amid a transaction
+            if statement.may_define:  # a temporary table, amid a transaction
                 self._shapes.clear()
 
     # XA.
@@ -490,10 +497,6 @@ _READ_BY: Final[dict[int, Callable[[Transactions, Event], Change | None]]] = {
     Kind.FORMAT_DESCRIPTION: Transactions._format_description,
     Kind.INCIDENT: Transactions._incident,
 }
-
-
-def _may_define(statement: Logged) -> bool:
-    return not _DEFINES_NOTHING.match(statement.shape or statement.text)
 
 
 def _inflated(packed: bytes) -> bytes:

@@ -2,6 +2,7 @@
 find out what statements do."""
 
 import asyncio
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,11 +12,12 @@ from sqlcache.binlog import effects
 from sqlcache.binlog.effects import Effects, Reading
 from sqlcache.binlog.transactions import Change, Logged
 from sqlcache.cache.own_commits import OwnCommits
-from sqlcache.cache.tags import ROOT, Tag
+from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag
 from sqlcache.metrics import Metrics
 from sqlcache.plan.keeper import Known
 from sqlcache.plan.reader import Reader, Way
 from sqlcache.plan.tagging import Tagging
+from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.server import Server
 from sqlcache.sql.catalog.writes import Writes
@@ -188,16 +190,6 @@ async def test_statements_of_one_shape_are_analysed_once_and_asked_for_together(
     assert asked.bumped[2] == {Tag("s", "t")}
 
 
-async def test_what_comes_behind_a_definition_is_read_when_that_is_told() -> None:
-    asked = Asked(with_key(Cascade(T, CHILD)))
-    texts = [b"INSERT INTO t VALUES (1)", b"ALTER TABLE u ADD c INT", b"INSERT INTO u VALUES (1)"]
-    effects_of, reading = reads(asked), Reading()
-    reading.hindsight.ended(reading.hindsight.look(effects_of.stamp), ("", 0))
-    await effects_of.publish(each_by_itself(texts), reading)
-    first = {Tag("s", "t"), Tag("s", "u"), Tag("s")}
-    assert asked.bumped == [first, {Tag("s", "u")}]
-
-
 async def test_what_was_bumped_before_is_bumped_again_whatever_is_defined_by_then() -> None:
     asked = Asked(with_key(Cascade(T, CHILD)))
     effects_of, changes = reads(asked), [change(OTHER, deletes=True)]
@@ -229,7 +221,12 @@ class Redefined(Asked):
 
     becomes: Catalog | None = None
 
-    async def redefined(self, *_: object) -> None:
+    def __init__(self, catalog: Catalog) -> None:
+        super().__init__(catalog)
+        self.told: list[frozenset[TableName]] = []  # to be defined anew
+
+    async def redefined(self, writes: WriteSet, _: object) -> None:
+        self.told.append(writes.redefined)
         self.edition += 1
         self.redefinitions += 1
 
@@ -255,6 +252,61 @@ def mariadb(*tables: BaseTable | View, leading: bool = False) -> Catalog:
     return Catalog.of(server, Facts(list(tables)))
 
 
+async def test_what_comes_behind_a_definition_is_read_when_that_is_told() -> None:
+    asked = Redefined(mariadb(BaseTable(T, "InnoDB"), BaseTable(CHILD, "InnoDB")))
+    asked.becomes = with_key(Cascade(T, CHILD))
+    texts = [b"INSERT INTO t VALUES (1)", b"ALTER TABLE u ADD c INT", b"DELETE FROM t"]
+    effects_of, reading = reads(asked), Reading()
+    reading.hindsight.ended(reading.hindsight.look(effects_of.stamp), ("", 0))
+    await effects_of.publish(each_by_itself(texts), reading)
+    first = {Tag("s", "t"), Tag("s", "u"), Tag("s")}
+    assert asked.bumped == [first, set(TAGS) - first]
+
+
+def dump(tables: Iterable[int]) -> Iterator[Change]:
+    """As a dump has them: each is dropped, made and filled."""
+    for number in tables:
+        yield from each_by_itself([b"DROP TABLE IF EXISTS d%d" % number])
+        yield from each_by_itself([b"CREATE TABLE d%d (a INT)" % number])
+        yield Change(tables={("s", f"d{number}"): ADDS})
+
+
+async def test_definitions_that_come_together_are_told_together() -> None:
+    asked = Redefined(mariadb(BaseTable(T, "InnoDB")))
+    reading = Reading()
+    bumped = await reads(asked).publish(dump(range(20)), reading)
+    made = {Tag("s", f"d{number}") for number in range(20)}
+    assert asked.bumped == [{Tag("s")} | made]
+    assert asked.told == [frozenset(TableName("s", tag.table) for tag in made)]
+    assert set(bumped) == asked.bumped[0], "or it is left out when they are told again"
+
+
+async def test_very_many_definitions_are_told_in_parts() -> None:
+    asked = Redefined(mariadb(BaseTable(T, "InnoDB")))
+    await reads(asked).publish(dump(range(100)), Reading())
+    assert set().union(*asked.bumped) == {Tag("s")} | {Tag("s", f"d{n}") for n in range(100)}
+    assert 2 <= len(asked.bumped) <= 8
+    assert all(Tag("s") in bumped for bumped in asked.bumped)
+
+
+async def test_a_routine_behind_tables_that_were_told_of_is_told_as_well() -> None:
+    asked = Redefined(mariadb(BaseTable(T, "InnoDB")))
+    tables = [b"CREATE TABLE d%d (a INT)" % number for number in range(effects._MOST_DISTINCT)]
+    texts = [b"ALTER VIEW w AS SELECT 1", *tables, b"CREATE PROCEDURE p() SELECT 1"]
+    await reads(asked).publish(each_by_itself(texts), Reading())
+    assert asked.bumped[1:] == [{Tag("s"), Tag("s", ELSEWHERE)}]
+
+
+async def test_one_that_does_more_than_was_told_is_told_by_itself() -> None:
+    asked = Redefined(mariadb(BaseTable(T, "InnoDB")))
+    view = View(TableName("s", "w"), b"select `s`.`t`.`a` AS `a` from `s`.`t`")
+    asked.becomes = mariadb(BaseTable(T, "InnoDB"), view)
+    texts = [b"CREATE TABLE n (a INT)", b"UPDATE t SET a = 1", b"ALTER VIEW w AS SELECT 1"]
+    await reads(asked).publish(each_by_itself(texts), Reading(again=True))
+    of_view = {Tag("s"), Tag("s", "w"), Tag("s", ELSEWHERE)}
+    assert asked.bumped == [{Tag("s", "n")} | of_view, {Tag("s", "t")} | of_view]
+
+
 async def test_nobody_goes_through_all_keys_where_nothing_is_defined(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -274,7 +326,7 @@ async def test_a_new_table_is_asked_for_before_it_is_taken_for_a_temporary_one(
     asked.becomes = mariadb(before, merged, BaseTable(new, "InnoDB"), leading=leading)
     texts = [b"CREATE TABLE n (a INT)", b"INSERT INTO n VALUES (1)"]
     await reads(asked).publish(each_by_itself(texts), Reading())
-    assert asked.bumped[1:] == [{Tag("s", "n")}]
+    assert asked.bumped == [{Tag("s", "n"), Tag("s")}]
 
 
 async def test_what_names_of_temporary_tables_lead_to_is_worked_out_once(
