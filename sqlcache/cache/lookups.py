@@ -38,9 +38,10 @@ from sqlcache.memcache.protocol import Reply, flag_of
 log = logging.getLogger(__name__)
 
 Waiter = Callable[[Outcome], None]
-Batch = list[tuple[Read, TagSet, Waiter, bool]]
-"""Each with the tags that it hung on when it was asked for: a read is its sessions' in common. And
-whether all these have to be asked for, whatever else tells of them."""
+Batch = list[tuple[Read, TagSet, Waiter, bool, bool]]
+"""Each with the tags that it hung on when it was asked for: a read is its sessions' in common.
+Whether all these have to be asked for, whatever else tells of them; and whether definitions alone
+do where a rule allows that."""
 
 
 class Lookups:
@@ -79,12 +80,14 @@ class Lookups:
         if hit := self.at_once(read):
             waiter(hit)
             return
-        self._add(read, waiter)
+        self._add(read, waiter, may_be_old=read.may_be_stale)
 
-    def _add(self, read: Read, waiter: Waiter, *, all_tags: bool = False) -> None:
+    def _add(
+        self, read: Read, waiter: Waiter, *, all_tags: bool = False, may_be_old: bool = False
+    ) -> None:
         if not self._batch:
             self._loop.call_soon(self._send)
-        self._batch.append((read, read.tags, waiter, all_tags))
+        self._batch.append((read, read.tags, waiter, all_tags, may_be_old))
 
     def ask_about(self, read: Read, waiter: Waiter) -> None:
         """The same, but memcached is always asked, whatever a window or a rule allows."""
@@ -92,46 +95,57 @@ class Lookups:
         self._add(read, waiter)
 
     def at_once(self, read: Read) -> Hit | None:
-        """The near entry, if nobody need be asked: as it is known to be current at this moment, or
-        was a short time ago, and a rule lets it be as old as that."""
+        """The near entry, if nobody need be asked: as it is known to be current at this moment; or
+        was a short time ago, and a rule lets it be as old as that, while definitions are known to
+        be those of now."""
         if read.pinning:
             self._tag_sets.bind(read)
         tag_set = read.tags
         table = tag_set.base or tag_set
-        in_window = table.window != 0.0 and self._clock() < table.window
-        if in_window:
-            known = table.seen and table.seen.versions
-            if table is not tag_set:
-                known = tag_set.under(known)
-            if known is None or (read.edition != self.edition and read.edition is not None):
+        if table.window == 0.0 or self._clock() >= table.window:
+            definitions = tag_set.definitions if read.may_be_stale else None
+            if definitions is None or self._clock() >= definitions.window:
                 return None
-            versions = known
-            now = self._loop.time()
-        elif read.may_be_stale and tag_set.last_seen is not None:
-            versions, seen_at = tag_set.last_seen
-            now = self._loop.time()
-            if now - seen_at > read.freshness.max_staleness_s:
-                return None
-        else:
+            definitions.uses += 1
+            return self._of_before(read, definitions)
+        whole = table.seen and table.seen.versions
+        versions = whole if table is tag_set else tag_set.under(whole)
+        if versions is None or (read.edition != self.edition and read.edition is not None):
             return None
-        value = self._near.current(read.key, now)
+        value = self._near.current(read.key, self._loop.time())
         if value is None or not value.startswith(versions):
             return None
-        table.uses += in_window
-        whole = table.seen.versions if in_window and table.seen is not None else None
-        since = tag_set.answer_since
-        return Hit(value, len(versions), True, in_window, since, tag_set, whole)
+        table.uses += 1
+        return Hit(value, len(versions), True, True, tag_set.answer_since, tag_set, whole)
+
+    def _of_before(self, read: Read, definitions: TagSet) -> Hit | None:
+        """The near entry, if it was current a short time ago and a rule lets it be as old as that,
+        and was stored under these definitions, which are known to be those of now."""
+        tag_set = read.tags
+        if read.edition != self.edition and read.edition is not None:
+            return None
+        if tag_set.last_seen is None or definitions.seen is None or not self._is_young(read):
+            return None
+        versions, _ = tag_set.last_seen
+        value = self._near.current(read.key, self._loop.time())
+        if value is None or not value.startswith(versions):
+            return None
+        if not versions.endswith(definitions.seen.versions):
+            return None
+        return Hit(value, len(versions), True, False, tag_set.answer_since, tag_set)
+
+    def _is_young(self, read: Read) -> bool:
+        """Whether a rule lets a read's answer be as old as what was seen of its tags last."""
+        seen, longest_s = read.tags.last_seen, read.freshness.max_staleness_s
+        return seen is not None and self._loop.time() - seen[1] <= longest_s
 
     def is_as_defined(self, like: Read) -> bool:
-        """Whether what reads like this hang on is as they were planned by, or was a short time ago
-        and a rule lets them be as old as that; and nobody need be asked."""
+        """Whether what reads like this hang on is as they were planned by, and nobody need be
+        asked."""
         if like.edition is not None and like.edition != self.edition:
             return False
-        if self._clock() < like.tags.window:
-            return True
-        seen, now = like.tags.last_seen, self._loop.time()
-        known = seen is not None and now - seen[1] <= like.freshness.max_staleness_s
-        return known and like.may_be_stale
+        definitions, now = like.tags.definitions, self._clock()
+        return now < like.tags.window or (definitions is not None and now < definitions.window)
 
     def _send(self) -> None:
         batch, self._batch = self._batch, []
@@ -140,11 +154,13 @@ class Lookups:
         requests: list[Request] = []
         tag_sets: set[TagSet] = set()
         asked: list[TagSet] = []
-        for read, tag_set, _, all_tags in batch:
+        for read, tag_set, _, all_tags, may_be_old in batch:
             versions = b"" if tag_set.last_seen is None else tag_set.last_seen[0]
             is_near = not all_tags and self._near.has(read.key, now, versions)
             told = tag_set
-            if is_near and tag_set.base is not None:
+            if is_near and may_be_old and self._is_young(read) and tag_set.definitions is not None:
+                told = tag_set.definitions
+            elif is_near and tag_set.base is not None:
                 told = what_tells_of(tag_set, tag_set.base, now)
                 # Who will have to ask for an entry does not wait until the tags have come.
                 is_near = told is not tag_set or tag_set.touched_at == NEVER
@@ -177,8 +193,11 @@ class Lookups:
     ) -> None:
         """`asked` are the tags that were asked for each read."""
         alone: dict[TagSet, Seen | Outcome] = {}
-        for (read, tag_set, waiter, all_tags), told in zip(batch, asked, strict=True):
+        for (read, tag_set, waiter, all_tags, _), told in zip(batch, asked, strict=True):
             versions: Judged | None = judged[told]
+            if told is tag_set.definitions:
+                self._answer_of_before(read, waiter, told, judged[told])
+                continue
             try:
                 if told is not tag_set:
                     if told not in alone:
@@ -205,10 +224,17 @@ class Lookups:
             if outcome is None:
                 self.add(read, waiter)
                 continue
-            try:
-                waiter(outcome)
-            except Exception:  # the others of its batch wait still
-                log.exception("a reader failed")
+            _tell(waiter, outcome)
+
+    def _answer_of_before(
+        self, read: Read, waiter: Waiter, definitions: TagSet, judged: Judged
+    ) -> None:
+        """Where definitions alone were asked for, and this is what was found."""
+        outcome = self._of_before(read, definitions) if isinstance(judged, bytes) else judged
+        if outcome is None:  # that entry will not do any more
+            self._add(read, waiter)
+        else:
+            _tell(waiter, outcome)
 
     def _outcome(
         self,
@@ -257,6 +283,13 @@ class Lookups:
             return Miss(versions, early=True)
         self._near.put(read.key, value, until)
         return Hit(value, len(versions))
+
+
+def _tell(waiter: Waiter, outcome: Outcome) -> None:
+    try:
+        waiter(outcome)
+    except Exception:  # the others of its batch wait still
+        log.exception("a reader failed")
 
 
 def _begins_with_as_many(tags: TagSet, versions: bytes, value: bytes) -> bool:

@@ -26,7 +26,8 @@ class TagSet:
     """The tags one answer hangs on, in the order its entry lists their versions.
 
     Made by `Engine.tag_set`, mostly one per set of tags: compared by identity. `nodes` are those
-    that hold the tags, `slots` those of the tables that come first.
+    that hold the tags, `slots` those of the tables that come first. `definitions` are those that
+    come last, which tell of definitions; None where all do, or none.
 
     Where the answer pins slots of these (see `slots`), these are its `pins`, `base` are the tags
     without them, and the last of the `requests`, after the tables' logs, ask for the buckets. A
@@ -37,10 +38,10 @@ class TagSet:
     """
 
     __slots__ = (
-        *("__weakref__", "_asked_since", "_tags_seen", "again", "base", "counted_at", "last_seen"),
-        *("nodes", "pins", "questions", "reads", "requests", "row_seen", "seen", "seen_amid"),
-        *("seen_since", "slots", "tag_names", "tags", "used_lately", "uses", "window"),
-        "witnessed",
+        *("__weakref__", "_asked_since", "_tags_seen", "again", "base", "counted_at"),
+        *("definitions", "last_seen", "nodes", "pins", "questions", "reads", "requests"),
+        *("row_seen", "seen", "seen_amid", "seen_since", "slots", "tag_names", "tags"),
+        *("used_lately", "uses", "window", "witnessed"),
     )
 
     def __init__(
@@ -51,8 +52,10 @@ class TagSet:
         slots: Slots | None = None,
         pins: Pins = (),
         base: TagSet | None = None,
+        definitions: TagSet | None = None,
     ) -> None:
         self.slots = slots
+        self.definitions = definitions
         self.pins = pins
         self.witnessed = any(pin is not None and pin.witnessed for pin in pins)
         """Whether only an answer with a row may have these pins."""
@@ -94,7 +97,8 @@ class TagSet:
 
     def pinned(self, pins: Pins, buckets: Iterable[Request]) -> TagSet:
         """The same for an answer with these pins; `buckets` ask for theirs, in order."""
-        return TagSet(self.tags, (*self.requests, *buckets), self.nodes, self.slots, pins, self)
+        requests = (*self.requests, *buckets)
+        return TagSet(*(self.tags, requests, self.nodes, self.slots, pins, self), self.definitions)
 
     def ask_again(self) -> None:
         """Counts one of the `questions`."""
@@ -115,10 +119,11 @@ class TagSet:
 
     def may_stand_in(self, previous: bytes, versions: bytes) -> bool:
         """Whether an entry that is not current may do for a while where these are the versions: not
-        one that was forgotten by a name of its own, which is of no schema."""
-        own = [at for at, tag in enumerate(self.tags) if tag.table and not tag.schema]
+        one from before other definitions, rights among them, or that was forgotten by a name of its
+        own, which is of no schema."""
+        others = [at for at, tag in enumerate(self.tags) if not (tag.table and tag.schema)]
         then, now = self.parts(previous[: len(versions)]), self.parts(versions)
-        return not own or bool(then and now and all(then[at] == now[at] for at in own))
+        return bool(then and now and all(then[at] == now[at] for at in others))
 
     @property
     def whole_now(self) -> bytes | None:
@@ -201,9 +206,9 @@ class Basis(NamedTuple):
 class Freshness:
     """How an answer may age; seconds. See `docs/settings.md` for the rules that set it.
 
-    An entry lives `ttl_s`. Versions seen less than `max_staleness_s` ago are taken as read; while
-    one client fetches a new answer the others may get the last one, if that is no older than
-    `stale_while_revalidate_s`. With both 0 no read is ever stale.
+    An entry lives `ttl_s`. Tables' versions seen less than `max_staleness_s` ago are taken as read;
+    while one client fetches a new answer the others may get the last one, if that is no older than
+    `stale_while_revalidate_s`. With both 0 no read is ever stale. Definitions and rights never are.
     """
 
     ttl_s: int

@@ -64,11 +64,13 @@ class TagSets:
         """The object for tags that are checked by these copies of them."""
         keys = [self._placement.key(tag) for tag in placed]
         names = {self._placement.node(tag) for tag in placed}
+        defining = tuple(tag for tag in placed if tag.defines)
         known = TagSet(
             placed,
             tuple((key, meta_get(key)) for key in keys),
             tuple(map(self._cluster.health_of, sorted(names))),
             self._slots.of(placed),
+            definitions=self.of_copies(defining) if 0 < len(defining) < len(placed) else None,
         )
         self._known.put(tags, known, weigh((tags, placed, known.requests, known.reads.tables)))
         return known

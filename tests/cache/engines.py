@@ -120,6 +120,7 @@ def limits(
     max_item_bytes: int = 1_000_000,
     compress_over_bytes: int = 0,
     read_lease_s: float = 0,
+    row_tags: bool = True,
     refuse_writes: bool = False,
     write_deadline_s: float = DEADLINE_S,
     ttl_s: int = 60,
@@ -134,7 +135,7 @@ def limits(
         max_item_bytes=max_item_bytes,
         compress_over_bytes=compress_over_bytes,
         read_lease_s=read_lease_s,
-        row_tags=True,
+        row_tags=row_tags,
         refuse_writes=refuse_writes,
         skip_unhit_stores=skip_unhit_stores,
     )

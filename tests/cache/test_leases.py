@@ -9,6 +9,7 @@ from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import LEASE_TIMEOUT, NOT_STORABLE, Lease
 from sqlcache.cache.outcomes import DISTRUSTED, Bypass, Hit, Outcome
 from sqlcache.cache.reads import Freshness, Read
+from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.demo.servers import PrivateMemcached
 from sqlcache.memcache.connection import Done, NodeConnection
 from sqlcache.memcache.memory import MemoryNode
@@ -392,6 +393,25 @@ async def test_by_rule_the_others_get_the_last_answer_meanwhile(
     assert metrics.stale_serves == 2
     await lease.fill(entry_of(lease, b"new"))
     assert await answer_to(engines[1], reads[1]) == b"new"
+
+
+@pytest.mark.parametrize("row_tags", [False, True])
+@pytest.mark.parametrize("tag", [Tag("shop"), ROOT])
+async def test_nobody_gets_one_from_before_other_definitions_or_rights(
+    node: Node, engine: Engine, tag: Tag, row_tags: bool
+) -> None:
+    own = await engine_on(node, own=limits(row_tags=row_tags))
+    read = read_of(own, "orders", freshness=Freshness(60, stale_while_revalidate_s=30))
+    await filled(own, read, b"last")
+    await engine.bump([tag])
+    lease = await own.obtain(read)
+    assert isinstance(lease, Lease)
+    waits = asyncio.ensure_future(answer_to(own, read))
+    await asyncio.sleep(0.05)
+    assert not waits.done()
+    await lease.fill(entry_of(lease, b"new"))
+    assert await waits == b"new"
+    await own.close()
 
 
 async def test_an_answer_older_than_the_rule_allows_is_not_given(node: Node) -> None:

@@ -1,6 +1,9 @@
 """Batches: what is asked of memcached, and what near entries spare."""
 
 import asyncio
+import math
+
+import pytest
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.entry import HEADER_BYTES
@@ -114,6 +117,41 @@ async def test_by_rule_versions_seen_lately_are_taken_as_read(node: Node, engine
     read.tags.last_seen = versions, seen_at - 60
     assert await answer_to(near, read) is None
     await near.close()
+
+
+@pytest.mark.parametrize("tag", [Tag("shop"), ROOT])
+async def test_no_rule_lets_definitions_and_rights_be_old(
+    node: Node, engine: Engine, tag: Tag
+) -> None:
+    near = await engine_on(node, own=limits(near_bytes=100_000))
+    read = read_of(near, "orders", freshness=Freshness(60, max_staleness_s=60))
+    await filled(near, read, b"old")
+    assert await answer_to(near, read) == b"old"
+    await engine.bump([tag])
+    assert near.at_once(read) is None
+    assert await answer_to(near, read) is None
+    await near.close()
+
+
+async def test_what_may_be_old_asks_for_its_definitions_alone_and_not_within_a_read_lease() -> None:
+    node = Counting()
+    engine = await engine_on(node, own=limits(near_bytes=100_000))
+    read = read_of(engine, "orders", freshness=Freshness(60, max_staleness_s=60))
+    await filled(engine, read, b"old")
+    definitions = read.tags.definitions
+    assert definitions is not None
+    assert {tag.kind for tag in definitions.tags} == {"root", "schema"}
+    read.tags.window = 0.0
+    node.payloads.clear()
+    assert await answer_to(engine, read) == b"old"
+    assert not node.payloads, "those that ask for the table"
+    definitions.window = 0.0
+    assert engine.at_once(read) is None
+    definitions.window = math.inf
+    assert isinstance(engine.at_once(read), Hit)
+    await engine.bump([ORDERS])
+    assert isinstance(engine.at_once(read), Hit)
+    await engine.close()
 
 
 async def test_a_read_planned_under_other_definitions_is_outdated(engine: Engine) -> None:

@@ -9,7 +9,9 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
+import pymysql
 import pytest
+from pymysql.constants import ER
 
 from sqlcache.demo.servers import (
     PrivateMariaDB,
@@ -84,6 +86,36 @@ def test_max_staleness_lets_an_answer_be_so_much_behind_and_no_more(
         return new
 
     wait_until(is_new, 10, "the new answer")
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [
+        ("REVOKE SELECT ON {schema}.lax FROM clerk", ER.TABLEACCESS_DENIED_ERROR),
+        ("DROP USER clerk", ER.TABLEACCESS_DENIED_ERROR),
+        ("DROP TABLE {schema}.lax", ER.NO_SUCH_TABLE),
+    ],
+)
+def test_none_lets_rights_and_definitions_be_behind(
+    mariadb: PrivateMariaDB,
+    schema: str,
+    start_ruled: StartRuled,
+    connect: Connect,
+    statement: str,
+    error: int,
+) -> None:
+    mariadb.sql("CREATE TABLE lax (v INT); INSERT INTO lax VALUES (0)", schema)
+    mariadb.sql("CREATE OR REPLACE USER clerk IDENTIFIED BY 'clerk'")
+    mariadb.sql(f"GRANT SELECT ON {schema}.lax TO clerk")
+    first, second = start_ruled(lax="max_staleness_ms = 60000")
+    query = f"SELECT v FROM {schema}.lax"
+    with closing(first.connect(user="clerk", password="clerk")) as clerk:
+        assert [ask(clerk, query) for _ in range(3)] == [0, 0, 0]
+        run(connect(second), statement.format(schema=schema))
+        with pytest.raises(pymysql.MySQLError) as refused:
+            ask(clerk, query)
+    assert refused.value.args[0] == error
+    mariadb.sql("DROP USER IF EXISTS clerk")
 
 
 def test_stale_while_revalidate_gives_others_the_last_answer_meanwhile(
