@@ -428,7 +428,8 @@ class Cache(Fetches):
         self._check_open()
         planner = self._app.planner
         names = named(planner, tables, self._login.database)
-        await self._app.engine.bump(planner.tagging.tags(WriteSet(names)), door="api")
+        tags = await planner.tagging.tags_now(WriteSet(names))
+        await self._app.engine.bump(tags, door="api")
 
     # Cached functions.
 

@@ -202,7 +202,6 @@ class ValueStore:
         the app's affair.
         """
         collected = Collected(call.name)
-        explicit = self._tags_of(tables, call.schema)
         leases: list[Lease] = []
         try:
             read = await self._foreseen_read(call, leases)
@@ -212,6 +211,7 @@ class ValueStore:
                     return found
                 if isinstance(got, Lease):
                     leases.append(got)
+            explicit = await self._tags_of(tables, call.schema)
             return await self._run(call, explicit, run, collected, read, leases)
         finally:
             for lease in leases:
@@ -223,9 +223,14 @@ class ValueStore:
         self._metrics.function_runs += 1
         return Found(await run(collected), collected)
 
-    def _tags_of(self, tables: Iterable[str], schema: str | None) -> tuple[Tag, ...]:
-        names = named(self._planner, tables, schema)
-        return self._planner.tags_of(names) if names else ()
+    async def _tags_of(self, tables: Iterable[str], schema: str | None) -> tuple[Tag, ...]:
+        """Those of the tables and views that were given, by the definitions of now."""
+        planner, names = self._planner, named(self._planner, tables, schema)
+        if not names:
+            return ()
+        await planner.keeper.follow(planner.tags_of(names))
+        await planner.keeper.know(names)
+        return planner.tags_of(names)
 
     async def _foreseen_read(self, call: Call, leases: list[Lease]) -> Read | None:
         """What the value will hang on, most likely; where no one knows, the lease of the index,
@@ -304,6 +309,8 @@ class ValueStore:
         known = await self._engine.versions({ROOT, call.own_tag, *explicit, *schemas})
         present = {tag: version for tag, version in known.items() if version is not None}
         collected.capture(present, present.values())
+        if explicit and not self._planner.keeper.goes_by(known):
+            collected.torn = True  # they may lead elsewhere by now
 
     # Keeping.
 

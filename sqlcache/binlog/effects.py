@@ -23,7 +23,6 @@ from sqlcache.cache.engine import Engine
 from sqlcache.cache.keys import digest
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.metrics import Metrics
-from sqlcache.plan.keeper import Known
 from sqlcache.plan.planner import Planner
 from sqlcache.plan.reader import literals_decide
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
@@ -321,16 +320,16 @@ class Effects:
                 writes.add(each.does)
                 if each.defines:
                     break
-            if not await self._holds(reduce(or_, writes), edition):
+            if not await self._planner.tagging.holds(reduce(or_, writes), edition):
                 continue
             read = [
                 self._by_way_of(statement, each, reading)
                 for (statement, _), each in zip(statements, read, strict=False)
             ]
             merges = any(each.besides for each in read)
-            if not merges or await self._holds(WriteSet(self._by_unknown), edition):
+            if not merges or await self._planner.tagging.holds(WriteSet(self._by_unknown), edition):
                 for each in read:
-                    if _changes_rows(each.does) and not each.defines:
+                    if each.does.may_change and not each.defines:
                         reading.hindsight.read(self.stamp, each.schemas)
                 return read
         return [_ANYTHING]
@@ -352,7 +351,7 @@ class Effects:
                 if each.defines:
                     found.append((each, commit))
                     writes.add(each.does)
-            if await self._holds(reduce(or_, writes, NOTHING), edition):
+            if await self._planner.tagging.holds(reduce(or_, writes, NOTHING), edition):
                 return found
         return []
 
@@ -427,7 +426,7 @@ class Effects:
             tables = None if catalog is None else _reached(catalog, rows)
             if catalog is None or tables is None:
                 break
-            if await self._holds(WriteSet(tables), edition):
+            if await self._planner.tagging.holds(WriteSet(tables), edition):
                 hindsight.read(self.stamp, _led_out_of(catalog, rows))
                 gathered.tags.update(_tags(tables))
                 for some, commits in by_rows.items():
@@ -435,21 +434,6 @@ class Effects:
                 return
         if rows:
             gathered.tags.add(ROOT)
-
-    async def _holds(self, writes: WriteSet, edition: int) -> bool:
-        """Whether what was found out by the catalog of this edition is right by the definitions of
-        now."""
-        if writes.everything or not _changes_rows(writes):
-            return True
-        asked = self._planner.tagging.definitions(writes)
-        states = await self._engine.states(asked)
-        known = await self._planner.keeper.catch_up(writes, asked, states)
-        return known is not Known.UNKNOWN and self._planner.keeper.edition == edition
-
-
-def _changes_rows(writes: WriteSet) -> bool:
-    """Whether it may change anything, by some definitions: what it reads may call code."""
-    return bool(writes or writes.reads)
 
 
 def _reached(catalog: Catalog, rows: Rows) -> frozenset[TableName] | None:

@@ -378,6 +378,10 @@ class Keeper:
         if (outdated := self._outdated(states)) is not None:
             await self._readings.of(outdated)
 
+    def goes_by(self, versions: Mapping[Tag, bytes | None]) -> bool:
+        """Whether the definitions that the catalog has are those that these tags tell of."""
+        return all(self.versions.get(tag) == versions[tag] for tag in versions if tag.defines)
+
     def _outdated(self, states: Mapping[Tag, TagState]) -> Scope | None:
         other = {tag.schema for tag, state in states.items() if self._differs(tag, state)}
         return (EVERYWHERE if "" in other else Scope(frozenset(other))) if other else None

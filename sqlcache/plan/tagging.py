@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
 
 from sqlcache.cache.bounded import Bounded, weigh
 from sqlcache.cache.engine import Engine
@@ -9,13 +10,15 @@ from sqlcache.cache.marks import Marks
 from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag
 from sqlcache.plan.cacheability import calls_stored
 from sqlcache.plan.commands import Meaning
-from sqlcache.plan.keeper import Keeper
+from sqlcache.plan.keeper import Keeper, Known
 from sqlcache.plan.temporary import TemporaryTables
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.server import LEADING_SCHEMAS, SYSTEM_SCHEMAS
 from sqlcache.sql.names import TableName
 from sqlcache.sql.statement import ANYTHING, Statement, in_turn
+
+_ROUNDS: Final = 20  # of reading what they write again, where definitions change all the time
 
 
 class Tagging:
@@ -157,6 +160,24 @@ class Tagging:
             schemas |= catalog.writes.reach(writes.tables, writes.told).schemas
         own = {schema for schema in schemas if schema.lower() in SYSTEM_SCHEMAS}
         return (ROOT, *map(Tag, sorted(schemas - own))) if schemas else ()
+
+    async def holds(self, writes: WriteSet, edition: int) -> bool:
+        """Whether what was found out about these by the catalog of this edition is right by the
+        definitions of now. If not, these have been read, or that could not be done."""
+        if writes.everything or not writes.may_change:
+            return True
+        asked = self.definitions(writes)
+        states = await self._engine.states(asked)
+        known = await self._keeper.catch_up(writes, asked, states)
+        return known is not Known.UNKNOWN and self._keeper.edition == edition
+
+    async def tags_now(self, writes: WriteSet) -> frozenset[Tag]:
+        """The same as `tags`, by the definitions of now; the root's where these are not known."""
+        for _ in range(_ROUNDS):
+            tags, edition = self.tags(writes), self._keeper.edition
+            if await self.holds(writes, edition):
+                return tags
+        return frozenset({ROOT})
 
     def marks(self, writes: WriteSet) -> Marks | None:
         """What to mark for these writes, and to observe: it is right while `Keeper.confirms` says

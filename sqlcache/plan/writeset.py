@@ -61,6 +61,11 @@ class WriteSet:
         return next((changes for name, changes in self.told if name == table), ANYTHING)
 
     @property
+    def may_change(self) -> bool:
+        """Whether they change anything, by some definitions: what they read may call code."""
+        return bool(self or self.reads)
+
+    @property
     def rows(self) -> "WriteSet":
         """The tables whose rows they write, and what is done to these."""
         return WriteSet(self.tables, told=self.told)

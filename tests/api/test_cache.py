@@ -21,7 +21,7 @@ from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlSe
 from sqlcache.errors import ConfigError, UsageError
 from sqlcache.memcache.memory import MemoryNode
 from sqlcache.process import cgroup
-from tests.api.conftest import Open, is_run, url_of
+from tests.api.conftest import BY_PATH, Open, is_run, url_of
 
 READ = "SELECT id, name FROM product WHERE shelf = %s ORDER BY id"
 FIRST = [(0, "p0"), (3, "p3"), (6, "p6"), (9, "p9")]
@@ -354,6 +354,36 @@ async def test_a_bump_forgets_what_hangs_on_a_table(cache: Cache, mariadb: Priva
     assert (await cache.fetch_all(READ, (0,)))[0] == (0, "p0")
     await cache.bump("product")
     assert (await cache.fetch_all(READ, (0,)))[0] == (0, "around")
+
+
+TRIGGER = "CREATE TRIGGER tr AFTER DELETE ON product FOR EACH ROW INSERT INTO led VALUES (1, NULL)"
+LED = "CREATE TABLE led (id INT PRIMARY KEY, of INT"
+KEY = f"{LED}, FOREIGN KEY (of) REFERENCES product (id) ON DELETE CASCADE)"
+
+
+@pytest.mark.parametrize("by", [0, 1])
+@pytest.mark.parametrize(
+    "defined",
+    [(f"{LED})", TRIGGER), (KEY, "INSERT INTO led VALUES (1, 1)")],
+    ids=["trigger", "key"],
+)
+async def test_so_it_does_to_where_it_leads_by_what_was_defined_last(
+    pair: tuple[Cache, Cache],
+    open_cache: Open,
+    memcached: PrivateMemcached,
+    mariadb: PrivateMariaDB,
+    shop: str,
+    defined: tuple[str, str],
+    by: int,
+) -> None:
+    reader = await open_cache(memcached=memcached.address, settings=BY_PATH)
+    for statement in defined:
+        await pair[by].execute(statement)
+    before = await reader.fetch_value("SELECT COUNT(*) FROM led")
+    assert await reader.fetch_value("SELECT COUNT(*) FROM led") == before
+    mariadb.sql("DELETE FROM product WHERE id = 1", shop)
+    await pair[0].bump("product")
+    assert await reader.fetch_value("SELECT COUNT(*) FROM led") == 1 - before
 
 
 async def test_the_end_of_a_ttl_is_no_cliff(

@@ -218,6 +218,28 @@ async def test_a_value_hangs_on_the_tables_named_by_the_functions_it_calls(cache
     assert await outer() == [6, 1]
 
 
+@pytest.mark.parametrize("by", [0, 1])
+@pytest.mark.parametrize("before", ["", "CREATE VIEW given AS SELECT 1 AS id"])
+async def test_a_view_that_is_named_leads_to_the_tables_of_now(
+    pair: tuple[Cache, Cache], before: str, by: int
+) -> None:
+    price = 5
+
+    @pair[0].cached(tags=["given"], key=lambda: None)
+    async def counted() -> int:
+        return price
+
+    if before:
+        await pair[1].execute(before)
+        assert await counted() == 5
+    await pair[by].execute("CREATE OR REPLACE VIEW given AS SELECT id FROM product")
+    assert [await counted(), await counted()] == [5, 5]
+    price = 6
+    assert await counted() == 5, "it is not kept"
+    await pair[1].execute("UPDATE product SET name = 'other' WHERE id = 1")
+    assert await counted() == 6
+
+
 async def test_a_value_is_not_kept_that_was_made_of_another_while_nothing_can_be_cached(
     cache: Cache,
 ) -> None:
