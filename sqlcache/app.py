@@ -280,6 +280,8 @@ class App:
         warnings = {
             f"memcached {name}": "is away, or not trusted yet" for name in self._cluster.away()
         }
+        if self.engine.at_odds:
+            warnings["nodes"] = self.engine.at_odds
         try:
             await self.service.check()
         except AccountRefused as error:

@@ -148,6 +148,11 @@ class Engine(Readers, Writers):
         another list of nodes."""
         await self._roster.agree()
 
+    @property
+    def at_odds(self) -> str:
+        """See `Roster.trouble`."""
+        return self._roster.trouble
+
     async def close(self) -> None:
         """Makes the last bumps."""
         self._windows.stop()

@@ -5,7 +5,10 @@ one that does not read what the other puts into logs, or waits for shorter read 
 holds twice what is in use: a digest of the list, the format of tags' logs, and the read lease.
 
 - One lapses unless somebody at work renews it. Who starts, and finds another one than its own, must
-  not: those at work are to be stopped first.
+  not: those at work are to be stopped first. Who is at work and finds another one, as where nodes
+  were away when that began, puts a dispute in its place, so that the others find out, too; and all
+  of them keep a fence on everything for as long as there is any, and a while longer: nobody serves
+  what others may have written elsewhere.
 - One stays. Who starts, and finds another one or none, gives the root a new version, on all nodes:
   any that is not among those of the other list knows nothing of the writes since. So does who finds
   the one of a node that was loaded from a file, and follows no binary log. Who is at work puts it
@@ -15,13 +18,15 @@ holds twice what is in use: a digest of the list, the format of tags' logs, and 
 import asyncio
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import compress
 
+from sqlcache.cache.fence import Fence
 from sqlcache.cache.fences import Fences
 from sqlcache.cache.keys import FORMAT, Keyspace, digest
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tags import ROOT
-from sqlcache.errors import NotNow
+from sqlcache.errors import NotNow, WriteRefused
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import Reply, meta_get, meta_set
 
@@ -29,6 +34,8 @@ log = logging.getLogger(__name__)
 
 LAPSE_S = 10
 _RENEW_S = 2.0
+_DISPUTED = b"disputed "
+"""Begins what is found in place of a digest; that of who has found another one follows."""
 
 
 def in_use(nodes: Iterable[str], read_lease_s: float) -> bytes:
@@ -65,6 +72,8 @@ class Roster:
         # By nodes with another digest: where the root has a new version for that.
         self._renewed: dict[str, set[str]] = {}
         self._others: dict[str, bytes] = {}  # node -> what others have there
+        self._fence: Fence | None = None  # on everything, while there are others
+        self._fenced_until = 0.0
         self._watching: asyncio.Task[None] | None = None
 
     async def agree(self) -> None:
@@ -80,46 +89,84 @@ class Roster:
 
     def _difference(self) -> str:
         """What is not as others have it."""
-        nodes, *rest = next(iter(self._others.values())).split(b" ")
+        theirs = next(iter(self._others.values()))
+        nodes, *rest = theirs.split(b" ")
         own_nodes, _, lease_ms = self._own.split(b" ")
+        if theirs == self._own:
+            return "memcached.nodes, or cache.read_lease_ms, is not the same for all"
         if nodes != own_nodes:
             return f"memcached.nodes = {', '.join(sorted(self._cluster.nodes))} is another list"
         if rest[:1] != [b"%d" % FORMAT]:
             return "this version of sqlcache keeps its records in another way"
         return f"cache.read_lease_ms = {lease_ms.decode()} is another time"
 
+    @property
+    def trouble(self) -> str:
+        """Why nothing is served, for people; "" where that is not for others at work."""
+        if not self._others:
+            return ""
+        return f"nothing is served, for other sqlcaches are at work: {self._difference()}"
+
     async def close(self) -> None:
         """Ends it; the digests lapse."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
+        if self._fence is not None:
+            await self._fences.end(self._fence)
 
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_RENEW_S)
-            before = set(self._others)
-            await self._look()
-            for name in self._others.keys() - before:
-                log.error("other sqlcaches are at work: %s node=%s", self._difference(), name)
+            await self._look_again()
+
+    async def _look_again(self) -> None:
+        before = set(self._others)
+        await self._look()
+        for name in self._others.keys() - before:
+            log.error("other sqlcaches are at work: %s node=%s", self._difference(), name)
+        if self._others:
+            await self._fence_everything()
+        elif self._fence is not None and asyncio.get_running_loop().time() > self._fenced_until:
+            fence, self._fence = self._fence, None
+            await self._fences.end(fence)
+
+    async def _fence_everything(self) -> None:
+        # Others may be there still where a dispute has lapsed: the first one finds its own then.
+        self._fenced_until = asyncio.get_running_loop().time() + LAPSE_S
+        if self._fence is None:
+            with suppress(WriteRefused):  # until all nodes answer; these are asked again
+                self._fence = await self._fences.raise_fence([ROOT])
 
     async def _look(self) -> None:
         await asyncio.gather(*map(self._visit, self._cluster.nodes))
 
     async def _visit(self, name: str) -> None:
-        renew = meta_get(self._at_work, b"v T%d" % LAPSE_S)
         claim = meta_set(self._at_work, self._own, mode=b"E", ttl_s=LAPSE_S)
         # The other one is asked for each time as well, or it would be evicted first.
-        _, found, last = await self._ask(name, claim, renew, meta_get(self._last))
+        asked = claim, meta_get(self._at_work), meta_get(self._last)
+        _, found, last = await self._ask(name, *asked)
         if found is None or found[1] is None or last is None:
             self._renewed.pop(name, None)  # others may use it meanwhile
             return
         if found[1] != self._own:
-            self._others[name] = found[1]
+            await self._meet(name, found[1])
             self._renewed.pop(name, None)
             return
+        await self._ask(name, meta_get(self._at_work, b"v T%d" % LAPSE_S))
         self._others.pop(name, None)
         if name not in self._agreed or last[1] != self._own:
             await self._settle(name, last[1])
+
+    async def _meet(self, name: str, found: bytes) -> None:
+        """Others are at work on this node."""
+        if found.startswith(_DISPUTED):
+            self._others.setdefault(name, found.removeprefix(_DISPUTED))
+            return
+        self._others[name] = found
+        if self._watching is not None:  # else it does not begin, and they are to go on
+            disputed = meta_set(self._at_work, _DISPUTED + self._own, ttl_s=LAPSE_S)
+            await self._ask(name, disputed)
 
     async def _settle(self, name: str, last: bytes | None) -> None:
         if last != self._own:

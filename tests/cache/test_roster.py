@@ -4,6 +4,7 @@ import pytest
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.node_watch import Verdict
+from sqlcache.cache.outcomes import FENCED
 from sqlcache.cache.roster import LAPSE_S
 from sqlcache.cache.tags import ROOT
 from sqlcache.errors import ConfigError
@@ -73,6 +74,47 @@ async def test_a_list_may_change_when_nobody_is_at_work() -> None:
     await (await engine_on(one, two)).close()
     await lapse(one, two)
     await (await engine_on(one)).close()
+
+
+async def test_two_lists_at_work_have_nothing_served() -> None:
+    """As where the nodes were away when the second began."""
+    one, two = nodes("one", "two")
+    both = await engine_on(one, two)
+    await lapse(one, two)
+    alone = await engine_on(one)
+    names = [f"t{number}" for number in range(8)]
+    reads = {engine: [read_of(engine, name) for name in names] for engine in (both, alone)}
+    for engine in (both, alone):
+        await engine._roster._look_again()
+        assert "memcached.nodes = one" in engine.at_odds
+    for engine in (both, alone, both, alone):
+        assert [await engine.obtain(read) for read in reads[engine]] == [FENCED] * len(names)
+        await engine._roster._look_again()
+    with pytest.raises(ConfigError, match=r"memcached.nodes.* is not the same for all"):
+        await engine_on(one, two)
+    await alone.close()
+    await lapse(one, two)
+    await both._roster._look_again()
+    assert not both.at_odds
+    assert await both.obtain(reads[both][0]) == FENCED, "the other may have met nobody yet"
+    both._roster._fenced_until = 0
+    await both._roster._look_again()
+    await filled(both, reads[both][0], b"new")
+    assert await answer_to(both, reads[both][0]) == b"new"
+    await both.close()
+
+
+async def test_who_must_not_start_leaves_those_at_work_alone() -> None:
+    one, two = nodes("one", "two")
+    at_work = await engine_on(one, two)
+    with pytest.raises(ConfigError):
+        await engine_on(one)
+    await at_work._roster._look_again()
+    assert not at_work.at_odds
+    read = read_of(at_work, "orders")
+    await filled(at_work, read, b"kept")
+    assert await answer_to(at_work, read) == b"kept"
+    await at_work.close()
 
 
 async def test_a_node_that_was_left_out_for_a_while_is_forgotten() -> None:
