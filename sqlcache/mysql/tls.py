@@ -1,8 +1,10 @@
 """TLS over memory: what it encrypts and decrypts comes and goes some other way."""
 
 import ssl
+from collections.abc import Iterator
 
 _TLS_RECORD_BYTES = 16_384  # OpenSSL reads one record at a time
+_PIECE_BYTES = 65_536  # put into a buffer at once: it stays as large as it has ever been
 
 
 class Tls:
@@ -21,6 +23,11 @@ class Tls:
         self.error = ""
 
     def decrypt(self, data: bytes) -> bytes:
+        if len(data) <= _PIECE_BYTES:
+            return self._decrypt(data)
+        return b"".join([self._decrypt(piece) for piece in _pieces(data)])
+
+    def _decrypt(self, data: bytes | memoryview) -> bytes:
         self._incoming.write(data)
         plain = []
         try:
@@ -43,8 +50,18 @@ class Tls:
         return b"".join(plain)
 
     def encrypt(self, data: bytes | memoryview) -> bytes:
+        if len(data) <= _PIECE_BYTES:
+            return self._encrypt(data)
+        return b"".join([self._encrypt(piece) for piece in _pieces(data)])
+
+    def _encrypt(self, data: bytes | memoryview) -> bytes:
         self._object.write(data)
         return self.pending_output()
 
     def pending_output(self) -> bytes:
         return self._outgoing.read()
+
+
+def _pieces(data: bytes | memoryview) -> Iterator[memoryview]:
+    view = memoryview(data)
+    return (view[at : at + _PIECE_BYTES] for at in range(0, len(view), _PIECE_BYTES))
