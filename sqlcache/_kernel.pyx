@@ -268,10 +268,11 @@ cdef class SocketTransport:
     """See `sqlcache.mysql.transport`."""
 
     cdef readonly object socket
+    cdef public bint hears_out
     cdef object _loop, _protocol, _received, _pending
     cdef int _fd
     cdef Py_ssize_t _pending_bytes, _sent, _high
-    cdef bint _paused, _reading, _wrote, _eof, _closing, _ended
+    cdef bint _paused, _reading, _wrote, _eof, _closing, _ended, _has_last_words
 
     def __init__(self, loop, sock, protocol):
         self._loop = loop
@@ -405,8 +406,18 @@ cdef class SocketTransport:
             return sent
         if is_for_later(error):
             return 0
+        self._has_last_words = self.hears_out and self._reading
         self._end(os_error(error))
         return -1
+
+    cdef _hear_out(self):
+        cdef Py_ssize_t size
+        cdef int _
+        for _ in range(READS):
+            size = c_recv(self._fd, READ, READ_BYTES, MSG_DONTWAIT)
+            if size <= 0:
+                return
+            self._received(PyBytes_FromStringAndSize(READ, size))
 
     cdef _written(self):
         self._loop.remove_writer(self.socket)
@@ -436,6 +447,13 @@ cdef class SocketTransport:
             self._pending_bytes = 0
 
     def _lost(self, error):
+        try:
+            if self._has_last_words:
+                self._hear_out()
+        finally:
+            self._tell_of_end(error)
+
+    cdef _tell_of_end(self, error):
         try:
             self._protocol.connection_lost(error)
         finally:

@@ -67,9 +67,16 @@ class Channel:
         self._when_sent: tuple[Callable[[], None], ...] = ()
 
     @classmethod
-    def over(cls, sock: socket.socket, *, buffer_bytes: int, peer: object = None) -> Self:
+    def over(
+        cls,
+        sock: socket.socket,
+        *,
+        buffer_bytes: int,
+        peer: object = None,
+        hears_out: bool = False,
+    ) -> Self:
         """One over a stream socket that is connected, whose owner it is from now on. `peer`: the
-        other side's address as the socket has it."""
+        other side's address as the socket has it. `hears_out`: see `SocketTransport`."""
         sock.setblocking(False)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -77,6 +84,7 @@ class Channel:
         channel = cls(buffer_bytes=buffer_bytes)
         channel.peer = peer
         transport = SocketTransport(asyncio.get_running_loop(), sock, channel)
+        transport.hears_out = hears_out
         channel.connection_made(transport)
         transport.resume_reading()
         return channel

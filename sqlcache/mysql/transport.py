@@ -33,8 +33,8 @@ class SocketTransport:
     """
 
     __slots__ = (
-        *("_closing", "_ended", "_eof", "_high", "_loop", "_paused", "_pending", "_pending_bytes"),
-        *("_protocol", "_reading", "_sent", "_wrote", "socket"),
+        *("_closing", "_ended", "_eof", "_has_last_words", "_high", "_loop", "_paused", "_pending"),
+        *("_pending_bytes", "_protocol", "_reading", "_sent", "_wrote", "hears_out", "socket"),
     )
 
     def __init__(
@@ -43,6 +43,9 @@ class SocketTransport:
         self._loop = loop
         self.socket = sock
         """What `detach` gives away."""
+        self.hears_out = False
+        """Whether it tells, where sending fails, what the peer has said before: a server says why
+        it ends a connection."""
         self._protocol = protocol
         self._pending: deque[bytes | memoryview] = deque()
         self._sent = 0  # bytes of the first of them
@@ -54,6 +57,7 @@ class SocketTransport:
         self._eof = False  # it is to be sent, or was
         self._closing = False
         self._ended = False
+        self._has_last_words = False  # perhaps
 
     def detach(self) -> socket.socket:
         """The connection, for another to own. The transport is no more."""
@@ -97,7 +101,7 @@ class SocketTransport:
             try:
                 sent = self._send(data)
             except OSError as error:
-                self._end(error)
+                self._fail(error)
                 return
             if sent == len(data):
                 return
@@ -174,7 +178,7 @@ class SocketTransport:
                 self._pending.popleft()
                 self._sent = 0
         except OSError as error:
-            self._end(error)
+            self._fail(error)
             return
         if self._paused and self._pending_bytes <= self._high // 4:
             self._paused = False
@@ -203,6 +207,22 @@ class SocketTransport:
         except OSError as error:
             self._end(error)
 
+    def _fail(self, error: OSError) -> None:
+        """Nothing can be sent any more."""
+        self._has_last_words = self.hears_out and self._reading
+        self._end(error)
+
+    def _hear_out(self) -> None:
+        """Tells what came before that, which the socket has still."""
+        for _ in range(READS):
+            try:
+                data = self.socket.recv(READ_BYTES)
+            except OSError:
+                return
+            if not data:
+                return
+            self._protocol.data_received(data)
+
     def _end(self, error: Exception | None) -> None:
         """The protocol is told in a turn of its own."""
         if self._ended:
@@ -219,6 +239,13 @@ class SocketTransport:
             self._pending_bytes = 0
 
     def _lost(self, error: Exception | None) -> None:
+        try:
+            if self._has_last_words:
+                self._hear_out()
+        finally:
+            self._tell_of_end(error)
+
+    def _tell_of_end(self, error: Exception | None) -> None:
         try:
             self._protocol.connection_lost(error)
         finally:

@@ -45,7 +45,8 @@ class Upstream:
     async def connect(self, buffer_bytes: int) -> Channel:
         """A new connection. Raises: OSError, TimeoutError."""
         sock = await connected(self.host, self.port, self.unix_socket, self.connect_timeout_s)
-        return Channel.over(sock, buffer_bytes=buffer_bytes, peer=sock.getpeername())
+        peer = sock.getpeername()
+        return Channel.over(sock, buffer_bytes=buffer_bytes, peer=peer, hears_out=True)
 
 
 class Server:

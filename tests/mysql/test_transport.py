@@ -251,6 +251,20 @@ def test_a_reset_behind_what_came_is_told_by_every_event_loop(
     assert [type(error) for error in side.ended] == [ConnectionResetError]
 
 
+@pytest.mark.parametrize("hears_out", [False, True])
+async def test_what_a_server_said_last_is_told_where_it_takes_no_more(
+    side: Side, peer: socket.socket, hears_out: bool
+) -> None:
+    side.transport.hears_out = hears_out
+    peer.send(b"too long")
+    peer.close()
+    while not side.transport.is_closing():  # the first one is answered by a reset
+        side.transport.write(b"more")
+    await side.until(lambda: side.ended)
+    assert side.received == (b"too long" if hears_out else b"")
+    assert isinstance(side.ended[0], OSError)
+
+
 async def test_what_a_receiver_raises_ends_the_connection(side: Side, peer: socket.socket) -> None:
     raised = ValueError("a fault of the receiver")
     loop = asyncio.get_running_loop()
