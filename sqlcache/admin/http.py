@@ -1,9 +1,11 @@
 """The HTTP server of the admin door: uvicorn, in the event loop of the process that serves.
 
 Nobody can make it hold much: a request's head is bounded, connections are bounded in number, and
-one that does not get on with its request or its answer is closed. Nor can those who ask nothing, or
-do not read what they asked for, keep a probe from asking: where there is no room, who has kept the
-door waiting for longest has to go.
+one that does not get on with its request or its answer is closed. Nor can anybody keep the loop
+from MySQL's clients by what he sends: of each connection little is read in a turn, and of a request
+no more than a page could want. Nor can those who ask nothing, or do not read what they asked for,
+keep a probe from asking: where there is no room, who has kept the door waiting for longest has to
+go.
 """
 
 from __future__ import annotations
@@ -24,10 +26,12 @@ from sqlcache.errors import cannot_listen
 from sqlcache.settings import HostPort
 
 MAX_HEAD_BYTES: Final = 16_384
+MAX_REQUEST_BYTES: Final = 2_000_000  # on the wire: who sends a little too much is still told so
 MAX_CONNECTIONS: Final = 100
 IDLE_TIMEOUT_S: Final = 30.0
 
 _BACKLOG: Final = 128
+_TURN_BYTES: Final = 1_024  # in chunks of a byte they take h11 a millisecond
 _END_S: Final = 1  # for what is under way when it is stopped
 
 
@@ -66,9 +70,11 @@ class _Connection(H11Protocol):
 
     _deadline: asyncio.TimerHandle | None = None
     _answered: object = None
+    _came_bytes = 0  # of the body of that request, and of the next one's head
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        transport.set_protocol(_Portions(self))
         self._begin_anew()
         if len(self.connections) > MAX_CONNECTIONS:
             goes = min(self._awaited(), key=_Connection._ends_at)
@@ -82,9 +88,13 @@ class _Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        self._came_bytes += len(data)
         if self.cycle is not self._answered:  # another request has come whole
             self._answered = self.cycle
+            self._came_bytes = 0
             self._begin_anew()
+        if self._came_bytes > MAX_REQUEST_BYTES:
+            self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
         """What came last is no HTTP. Its page, if there is one, finds that it has gone, as it does
@@ -122,6 +132,39 @@ class _Connection(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = self.loop.call_later(IDLE_TIMEOUT_S, self.transport.abort)
+
+
+class _Portions(asyncio.BufferedProtocol):
+    """Gives a connection what its client sends, at most `_TURN_BYTES` in a turn of the loop; the
+    rest stays in the kernel. Else h11 would parse in one go all that has come, which uvloop reads
+    by the megabyte."""
+
+    def __init__(self, connection: _Connection) -> None:
+        self._connection = connection
+        self._room = bytearray(_TURN_BYTES)
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._room
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._connection.transport.pause_reading()
+        self._connection.loop.call_soon(self._read_on)
+        self._connection.data_received(bytes(self._room[:nbytes]))
+
+    def pause_writing(self) -> None:
+        self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._connection.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connection.connection_lost(exc)
+
+    def _read_on(self) -> None:
+        """Unless the connection has had enough: it says itself when it wants more."""
+        connection = self._connection
+        if not connection.flow.read_paused and not connection.transport.is_closing():
+            connection.transport.resume_reading()
 
 
 class AdminServer:

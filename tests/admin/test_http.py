@@ -1,11 +1,12 @@
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
 
 import h11
 import pytest
+import uvloop
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
@@ -15,6 +16,7 @@ from sqlcache.admin import http
 from sqlcache.admin.http import AdminServer
 from sqlcache.errors import ConfigError
 from sqlcache.settings import HostPort
+from tests.turns import counted_turns
 
 ANYWHERE = HostPort("127.0.0.1", 0)
 
@@ -63,6 +65,11 @@ class Client:
     async def send(self, raw: bytes) -> None:
         self.writer.write(raw)
         await self.writer.drain()
+
+    async def send_for_ever(self, raw: bytes) -> None:
+        while True:
+            await self.send(raw)
+            await asyncio.sleep(0)
 
     async def read(self, method: str = "GET") -> tuple[h11.Response, bytes]:
         http = h11.Connection(h11.CLIENT)
@@ -206,6 +213,49 @@ async def test_a_body_that_is_none_ends_its_connection_and_is_nothing_to_log(
                 pass
     assert await good.ask(get("/live")) == (200, b"ok\n")
     assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_body_of_small_chunks_leaves_others_their_turns(
+    run: Callable[[Coroutine[object, object, None]], None],
+) -> None:
+    body = b"1\r\na\r\n" * 50_000 + b"0\r\n\r\n"
+
+    async def scenario() -> None:
+        server = AdminServer(ANYWHERE, PAGES)
+        await server.start()
+        client = await Client.connect(server)
+        with counted_turns() as turns:
+            await client.send(get("/live", "POST", CHUNKED) + body)
+            await client.read()
+            assert await client.ask(get("/live")) == (200, b"ok\n")  # all of it is read
+            assert turns.count > len(body) // 4096
+        await server.stop()
+
+    run(scenario())
+
+
+async def test_a_body_may_come_faster_than_its_page_reads(server: AdminServer) -> None:
+    client = await Client.connect(server)
+    await client.send(get("/reads", "POST", "Content-Length: 1000000\r\n") + bytes(1_000_000))
+    head, body = await client.read()
+    assert (head.status_code, body) == (200, b"read\n")
+    assert await client.ask(get("/live")) == (200, b"ok\n")
+
+
+@pytest.mark.parametrize("path", ["/live", "/reads"])
+async def test_a_body_without_an_end_ends_its_connection(
+    server: AdminServer, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(http, "MAX_REQUEST_BYTES", 20_000)
+    endless, good = await Client.connect(server), await Client.connect(server)
+    await endless.send(get(path, "POST", CHUNKED))
+    with pytest.raises(ConnectionError):
+        await asyncio.wait_for(endless.send_for_ever(b"400\r\n" + bytes(1024) + b"\r\n"), 20)
+    for _ in range(3):  # together they are past the bound
+        await good.send(get("/live", "POST", "Content-Length: 9000\r\n") + bytes(9000))
+        head, _body = await good.read()
+        assert head.status_code == 405
 
 
 async def test_an_idle_connection_is_closed(
