@@ -3,9 +3,9 @@
 Nobody can make it hold much: a request's head is bounded, connections are bounded in number, and
 one that does not get on with its request or its answer is closed. Nor can anybody keep the loop
 from MySQL's clients by what he sends: of each connection little is read in a turn, and of a request
-no more than a page could want. Nor can those who ask nothing, or do not read what they asked for,
-keep a probe from asking: where there is no room, who has kept the door waiting for longest has to
-go.
+no more than a page could want. Nor can those who ask nothing, ask for much at once, or do not read
+what they asked for, keep a probe from asking: where there is no room, who has kept the door waiting
+for longest has to go.
 """
 
 from __future__ import annotations
@@ -113,7 +113,8 @@ class _Connection(H11Protocol):
 
     def _awaited(self) -> Iterator[_Connection]:
         """Those that wait for their client: to ask, to send the rest of its request, or to read.
-        This one is among them at first."""
+        This one is among them at first. And those that have asked for more before they had their
+        answer: else who does so all the while would never wait."""
         for each in self.connections:
             assert isinstance(each, _Connection)
             cycle = each.cycle
@@ -122,6 +123,7 @@ class _Connection(H11Protocol):
                 or cycle.response_complete
                 or cycle.more_body
                 or each.flow.write_paused
+                or each.flow.read_paused
             ):
                 yield each
 

@@ -319,6 +319,33 @@ async def test_past_the_limit_who_is_being_answered_is_not_closed(
     await server.stop()
 
 
+async def test_past_the_limit_who_has_asked_for_more_before_its_answer_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 2)
+    begun, may_answer = asyncio.Semaphore(0), asyncio.Event()
+
+    async def page(request: Request) -> Response:
+        begun.release()
+        await may_answer.wait()
+        return PlainTextResponse("ok\n")
+
+    server = AdminServer(ANYWHERE, Starlette(routes=[Route("/live", live), Route("/page", page)]))
+    await server.start()
+    first, second = [await Client.connect(server) for _ in range(2)]
+    for each in (first, second):
+        await each.send(get("/page") * 2)
+        await begun.acquire()
+    probe = await Client.connect(server)
+    assert await probe.ask(get("/live")) == (200, b"ok\n")
+    assert await first.is_closed()
+    may_answer.set()
+    for _ in range(2):
+        head, _body = await second.read()
+        assert head.status_code == 200
+    await server.stop()
+
+
 async def test_past_the_limit_who_does_not_read_its_answer_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
