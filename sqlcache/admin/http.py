@@ -26,6 +26,7 @@ from sqlcache.errors import cannot_listen
 from sqlcache.settings import HostPort
 
 MAX_HEAD_BYTES: Final = 16_384
+MAX_HEAD_LINES: Final = 100  # as in Apache; what comes whole in one turn may have more
 MAX_REQUEST_BYTES: Final = 2_000_000  # on the wire: who sends a little too much is still told so
 MAX_CONNECTIONS: Final = 100
 IDLE_TIMEOUT_S: Final = 30.0
@@ -93,6 +94,8 @@ class _Connection(H11Protocol):
             self._answered = self.cycle
             self._came_bytes = 0
             self._begin_anew()
+        if self._unread_lines() > MAX_HEAD_LINES:
+            self.send_400_response(f"expected at most {MAX_HEAD_LINES} lines\n")
         if self._came_bytes > MAX_REQUEST_BYTES:
             self.transport.abort()
 
@@ -110,6 +113,13 @@ class _Connection(H11Protocol):
     def on_response_complete(self) -> None:
         self._begin_anew()
         super().on_response_complete()
+
+    def _unread_lines(self) -> int:
+        """How many there are of a head, or of a body's trailer, that has not come whole. Each costs
+        microseconds when it has, however short it is, and all are parsed in one turn."""
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            return 0
+        return self.conn.trailing_data[0].count(b"\n")
 
     def _awaited(self) -> Iterator[_Connection]:
         """Those that wait for their client: to ask, to send the rest of its request, or to read.

@@ -174,6 +174,7 @@ async def test_a_client_that_wants_the_connection_closed_gets_it_closed(
         (b"GET /live HTTP/1.1\r\n\r\n", 400),
         (b"GET /live HTTP/1.1\r\nHost: x\r\nbad header\r\n\r\n", 400),
         (b"GET /live HTTP/1.1\r\nHost: x\r\nX: " + b"a" * http.MAX_HEAD_BYTES, 400),
+        (b"GET /live HTTP/1.1\r\nHost: x\r\n" + b"X:\r\n" * http.MAX_HEAD_LINES, 400),
     ],
 )
 async def test_a_bad_request_is_refused_and_ends_its_connection_only(
@@ -195,6 +196,8 @@ CHUNKED = "Transfer-Encoding: chunked\r\n"
         (get("/live", "POST", CHUNKED) + b"zz\r\n", b""),
         (get("/live", "POST", CHUNKED) + b"5\r\nab", b"zz\r\n\r\n"),
         (get("/slow", "POST", CHUNKED) + b"0\r\nx", b"\r\n\r\n"),
+        (get("/live", "POST", CHUNKED) + b"0\r\n" + b"X:\r\n" * 101, b""),
+        (get("/reads", "POST", CHUNKED) + b"0\r\n" + b"X:\r\n" * 101, b""),
         (get("/reads", "POST", CHUNKED) + b"5\r\nab", b"zz\r\n\r\n"),
         (get("/reads", "POST", "Content-Length: 3\r\n" + CHUNKED), b"zz\r\n"),
     ],
