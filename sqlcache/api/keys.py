@@ -66,7 +66,8 @@ class CallKeys:
     def __init__(
         self, function: Callable[..., Any], name: str, key: Callable[..., Any] | None
     ) -> None:
-        self._signature = inspect.signature(function)
+        # A decorator's own: nobody can tell what it makes of the arguments for the one below it.
+        self._signature = inspect.signature(function, follow_wrapped=False)
         self._name = name
         self._key = key
         self._memo: dict[tuple[Any, ...], bytes] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import enum
+import functools
 import itertools
 import uuid
 from collections import namedtuple
@@ -323,6 +324,19 @@ def test_a_function_of_the_arguments_may_stand_for_them() -> None:
     assert keys.of((object(),), {}) != keys.of((object(), 3), {})
     with pytest.raises(UsageError, match="what key= returns"):
         CallKeys(function, "f", lambda a: a).of((object(),), {})
+
+
+def test_a_decorator_that_changes_arguments_has_keys_of_what_it_was_given() -> None:
+    """It may have another default, or give the function an argument of its own."""
+
+    @functools.wraps(function)
+    async def around(*args: object, **kwargs: object) -> None:
+        kwargs.setdefault("b", 3)
+        await function(1, *args, **kwargs)
+
+    keys = CallKeys(around, "shop.function", None)
+    assert keys.of((), {}) != keys.of((), {"b": 2})
+    assert keys.of((2,), {}) == keys.of((2,), {})
 
 
 def test_arguments_that_do_not_fit_are_a_type_error() -> None:
