@@ -375,10 +375,14 @@ def _same(one: Any, other: Any) -> bool:
 
 def _whole(one: Any, other: Any) -> bool:
     """Whether of two that are the same also the dataclasses in them have all attributes in common:
-    their equality may leave some out, and a form of their fields has no others."""
+    their equality may leave some out, and a form of their fields has no others. And whether no
+    named tuple is one of another class: they are equal where their values are."""
     kind = type(one)
-    if kind in _PLAIN or kind is not type(other):
+    if kind in _PLAIN:
         return True
+    if kind is not type(other):
+        pair = one, other
+        return not all(isinstance(each, tuple) and hasattr(each, "_fields") for each in pair)
     if isinstance(one, list | tuple):
         return all(map(_whole, one, other))
     if isinstance(one, dict):

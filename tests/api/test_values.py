@@ -304,6 +304,32 @@ def test_a_value_that_would_come_back_as_another_is_refused() -> None:
         encoded(PlainCodec(), [Product(1, decimal.Decimal(1))], "f")
 
 
+class Circle(NamedTuple):
+    radius: int
+
+
+class Square(NamedTuple):
+    side: int
+
+
+@pytest.mark.parametrize(
+    ("annotation", "put"),
+    [
+        (Circle | Square, lambda value: value),
+        (list[Circle | Square], lambda value: [Circle(1), value]),
+        (dict[str, tuple[Circle | Square, int]], lambda value: {"a": (value, 1)}),
+    ],
+)
+def test_a_named_tuple_does_not_come_back_as_one_of_another_class(
+    annotation: Any, put: Callable[[Any], Any]
+) -> None:
+    """pydantic makes the first one of which the values fit."""
+    codec = TypedCodec(annotation)
+    assert repr(codec.decode(encoded(codec, put(Circle(1)), "f"))) == repr(put(Circle(1)))
+    with pytest.raises(UsageError, match="as another value"):
+        encoded(codec, put(Square(1)), "f")
+
+
 @dataclass
 class Measured:
     mean: float
