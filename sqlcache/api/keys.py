@@ -104,7 +104,7 @@ class CallKeys:
 
     def _fields(self, what: str, value: object) -> list[bytes]:
         try:
-            return list(fields_of(value))
+            return fields_of(value)
         except UsageError as error:
             raise UsageError(
                 f"{self._name}: {what} cannot be part of a cache key: {error};"
@@ -112,8 +112,16 @@ class CallKeys:
             ) from None
 
 
-def fields_of(value: object) -> Iterable[bytes]:
-    """What tells the value from all others. Raises: UsageError, while they are read."""
+def fields_of(value: object) -> list[bytes]:
+    """What tells the value from all others. Raises: UsageError."""
+    try:
+        return list(_fields_of(value))
+    except RecursionError:
+        raise UsageError("it contains itself, or is nested too deeply") from None
+
+
+def _fields_of(value: object) -> Iterable[bytes]:
+    """Those of a value, or of a part of one. Raises: UsageError, RecursionError, while read."""
     kind = type(value)
     yield f"{kind.__module__}.{kind.__qualname__}".encode()
     if kind is str:
@@ -126,7 +134,7 @@ def fields_of(value: object) -> Iterable[bytes]:
         yield repr(value).encode()
     elif isinstance(value, datetime.datetime | datetime.time) and kind in _OF_A_ZONE:
         yield f"{value.replace(tzinfo=None)!r} {value.utcoffset()!r}".encode()
-        yield digest(fields_of(value.tzinfo))
+        yield digest(_fields_of(value.tzinfo))
     elif isinstance(value, zoneinfo.ZoneInfo) and value.key is not None:
         yield value.key.encode()
     elif isinstance(value, datetime.tzinfo):
@@ -157,7 +165,7 @@ def _is_found(kind: type) -> bool:
 def _as_made(kind: type) -> Iterable[bytes]:
     """What tells a class from others of its name: bases, fields, methods, and plain values."""
     for base in kind.__bases__:
-        yield digest(fields_of(base))
+        yield digest(_fields_of(base))
     for name, annotation in vars(kind).get("__annotations__", {}).items():
         yield f"{name}: {inspect.formatannotation(annotation)}".encode()
     for name, value in sorted(vars(kind).items()):
@@ -167,19 +175,19 @@ def _as_made(kind: type) -> Iterable[bytes]:
             yield code_digest(function.__code__)
         elif type(value) in _MEMO_TYPES and name not in _OF_ITS_PLACE:
             yield name.encode()
-            yield digest(fields_of(value))
+            yield digest(_fields_of(value))
 
 
 def _member(value: enum.Enum) -> Iterable[bytes]:
     """A member of an Enum by its name, and by its value where that is what it is."""
     yield str(value.name).encode()
     if isinstance(value, enum.Flag) or not _is_found(type(value)):
-        yield digest(fields_of(value.value))
+        yield digest(_fields_of(value.value))
 
 
 def _parts(value: object) -> Iterable[bytes]:
     """The fields of what is made of other values, with their number in front."""
-    parts = [digest(fields_of(part)) for part in _members(value)]
+    parts = [digest(_fields_of(part)) for part in _members(value)]
     if isinstance(value, set | frozenset):
         parts.sort()
     yield len(parts).to_bytes(8, "little")

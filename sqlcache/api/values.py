@@ -340,7 +340,7 @@ def encoded(codec: Codec, value: Any, name: str) -> bytes:
         back = codec.decode(data)
         same = not isinstance(codec, PlainCodec | TypedCodec) or _same(back, value)
         same = same and (not isinstance(codec, TypedCodec) or _whole(back, value))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:  # such as of what contains itself
         raise UsageError(f"{name}: what it returned cannot be stored: {error}") from error
     if not same:
         raise UsageError(

@@ -318,6 +318,27 @@ def test_what_has_no_value_is_refused_by_the_argument_s_name(value: Any) -> None
         KEYS.of((1, value), {})
 
 
+def containing_itself() -> list[Any]:
+    made: list[Any] = []
+    made.append({"made": made})
+    return made
+
+
+def nested(levels: int) -> list[Any]:
+    made: list[Any] = []
+    for _ in range(levels):
+        made = [made]
+    return made
+
+
+@pytest.mark.parametrize("value", [containing_itself(), nested(100_000)], ids=["itself", "nested"])
+def test_what_has_no_end_is_refused_by_the_argument_s_name(value: Any) -> None:
+    with pytest.raises(UsageError, match=r"argument 'b' cannot be part .* contains itself, or is"):
+        KEYS.of((1, value), {})
+    with pytest.raises(UsageError, match="what key= returns cannot be part"):
+        CallKeys(function, "f", lambda a: a).of((value,), {})
+
+
 def test_a_function_of_the_arguments_may_stand_for_them() -> None:
     keys = CallKeys(function, "f", lambda a, b=2: (type(a).__name__, b))
     assert keys.of((object(),), {}) == keys.of((object(), 2), {})

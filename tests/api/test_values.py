@@ -378,6 +378,14 @@ def test_beside_nan_other_values_are_refused_as_ever() -> None:
         encoded(TypedCodec(list[Halved]), [Halved(mean=NAN, half=8)], "f")
 
 
+def test_a_value_that_contains_itself_is_refused() -> None:
+    value: list[Any] = []
+    value.append(value)
+    for codec in (PlainCodec(), TypedCodec(list[Any])):
+        with pytest.raises(UsageError, match="cannot be stored"):
+            encoded(codec, value, "f")
+
+
 class Opaque:
     pass
 
