@@ -14,7 +14,8 @@ from enum import Enum
 from functools import partial, update_wrapper
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from sqlcache.api.captures import Captures, Transparent
+from sqlcache.api.captures import Captures
+from sqlcache.api.code import Transparent
 from sqlcache.api.collect import Collected, collect_into, collecting, reading
 from sqlcache.api.flights import Flights
 from sqlcache.api.keys import CallKeys
@@ -94,7 +95,7 @@ class CachedFunction(Transparent, Generic[P, R]):
         self._names_around = names_around
         self._name = f"{function.__module__}.{function.__qualname__}"
         self._takes_class = _takes_class(function)
-        self._keys = CallKeys(function, self._name, options.key)
+        self._keys = CallKeys(function, self._name, options.key, cache)
         # `key` stands for all that decides the value.
         self._captures = None if options.key else Captures(function, self._name, cache)
         self._codec_made: Codec | None = options.codec

@@ -6,20 +6,12 @@ itself sets, such as a counter, is what it brings about and not what it depends 
 taken for constants, the same in every process.
 """
 
-import dis
 from collections.abc import Callable, Iterator
-from functools import WRAPPER_ASSIGNMENTS, lru_cache, partial
-from types import (
-    BuiltinFunctionType,
-    CodeType,
-    FunctionType,
-    MethodType,
-    MethodWrapperType,
-    ModuleType,
-)
+from functools import WRAPPER_ASSIGNMENTS, partial
+from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import Any, Final
 
-from sqlcache.api.code import code_digest
+from sqlcache.api.code import captured, code_digest, function_of, is_set
 from sqlcache.api.keys import attributes_of, fields_of, is_of_python
 from sqlcache.cache.keys import digest
 from sqlcache.errors import UsageError
@@ -30,10 +22,6 @@ _OF_WRAPPING: Final = (*WRAPPER_ASSIGNMENTS, "__wrapped__")
 _NEVER_CHANGE: Final = frozenset({int, str, bytes, bool, float, type(None), ModuleType})
 
 
-class Transparent:
-    """A wrapper whose calls return what the function in `__wrapped__` would."""
-
-
 class Captures:
     """What one function captures; `standing` are objects that need no part in a key, as the cache
     that its context stands for."""
@@ -42,7 +30,7 @@ class Captures:
         self._function = function
         self._name = name
         self._standing = standing
-        self._cells = () if _plain(function) is None else _captured(function)
+        self._cells = () if function_of(function) is None else captured(function)
         self._seen: tuple[object, ...] = ()
         self._digest: bytes | None = None
         if not self._cells and not isinstance(function, MethodType):
@@ -52,9 +40,9 @@ class Captures:
         """The same for equal captures only. Raises: UsageError where one has no value."""
         if self._digest is not None and not self._changed():
             return self._digest
-        self._seen = tuple(cell.cell_contents for _, cell in self._cells if _is_set(cell))
+        self._seen = tuple(cell.cell_contents for _, cell in self._cells if is_set(cell))
         made = digest(self._of(self._function, []))
-        settled = _plain(self._function) is self._function and all(
+        settled = function_of(self._function) is self._function and all(
             type(value) in _NEVER_CHANGE or value is self._standing for value in self._seen
         )
         self._digest = made if settled else None
@@ -65,7 +53,7 @@ class Captures:
         return bool(self._cells) and (
             len(seen) != len(self._cells)
             or any(
-                not _is_set(cell) or cell.cell_contents is not was
+                not is_set(cell) or cell.cell_contents is not was
                 for (_, cell), was in zip(self._cells, seen, strict=True)
             )
         )
@@ -73,7 +61,7 @@ class Captures:
     def _of(self, value: Any, inside: list[object]) -> Iterator[bytes]:
         """The fields of a function, and of what it captures. `inside` are those being looked at:
         a function may capture itself."""
-        function = _plain(value)
+        function = function_of(value)
         if function is None:
             yield from self._value(value, inside)
             return
@@ -87,8 +75,8 @@ class Captures:
         for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             if inside:  # its own are among its arguments
                 yield digest(self._named("a default of what it captures", default, inside))
-        for name, cell in _captured(function):
-            if _is_set(cell):
+        for name, cell in captured(function):
+            if is_set(cell):
                 what = f"what it captures as {name!r}"
                 yield name.encode()
                 yield digest(self._named(what, cell.cell_contents, [*inside, function]))
@@ -120,7 +108,7 @@ class Captures:
             yield digest(self._of(value.__self__, inside))
         else:
             try:
-                yield from fields_of(value)
+                yield from fields_of(value, self._standing)
             except UsageError as error:
                 raise _NoValue(str(error)) from None
 
@@ -144,42 +132,3 @@ _NOTHING: Final = object()
 
 class _NoValue(Exception):
     """Why something has no bytes that stand for it."""
-
-
-def _plain(value: Any) -> FunctionType | None:
-    """The function that stands for a function, a method or a cached function; None for anything
-    else, as for what wraps a function and may have a say in what is returned."""
-    if isinstance(value, MethodType):
-        value = value.__func__
-    if isinstance(value, Transparent | _LruCached):
-        value = getattr(value, "__wrapped__", None)
-    return value if isinstance(value, FunctionType) else None
-
-
-def _captured(function: Any) -> tuple[tuple[str, Any], ...]:
-    """The variables around a function that it reads and does not set."""
-    function = _plain(function)
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    own = _set_by(function.__code__)
-    return tuple((name, cell) for name, cell in cells if name not in own)
-
-
-@lru_cache(1_024)
-def _set_by(code: CodeType) -> frozenset[str]:
-    """The variables of functions around it that the code, or code in it, sets."""
-    own = {i.argval for i in dis.get_instructions(code) if i.opname == "STORE_DEREF"}
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            own |= _set_by(const)
-    return frozenset(own.intersection(code.co_freevars))  # the others are variables of its own
-
-
-_LruCached: Final = type(_set_by)
-
-
-def _is_set(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True

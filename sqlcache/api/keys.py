@@ -3,8 +3,9 @@
 An argument's type is part of it (1, True, 1.0 and "1" differ), and so is the order of a list and of
 a dictionary, by which a function may sort, but not that of a set. What has no such bytes, such as a
 session or a request, is refused with a sentence that names the argument. A class that its module
-does not have under its name, as one made in a function, is part of it with its fields and the code
-of its methods: others may be called so.
+does not have under its name, as one made in a function, is part of it with its fields, its other
+attributes and its methods, their code and what they capture: others may be called so. It is, too,
+where an argument is only an object of it.
 """
 
 import dataclasses
@@ -12,17 +13,31 @@ import datetime
 import decimal
 import enum
 import inspect
+import re
 import sys
 import uuid
 import zoneinfo
+from collections import namedtuple
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import cached_property
-from types import FunctionType
+from functools import cached_property, partial, partialmethod
+from operator import itemgetter
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    WrapperDescriptorType,
+)
 from typing import Any, Final
 
 from pydantic import BaseModel
 
-from sqlcache.api.code import code_digest
+from sqlcache.api.code import captured, code_digest, function_of, is_set
 from sqlcache.cache.keys import digest
 from sqlcache.errors import UsageError
 
@@ -37,7 +52,12 @@ _MEMO_ENTRIES: Final = 10_000
 _MEMO_BYTES: Final = 500
 """As much as the arguments of a call may take that is remembered."""
 
-_OF_ITS_PLACE: Final = frozenset({"__module__", "__qualname__", "__firstlineno__", "__doc__"})
+_OF_ITS_PLACE: Final = frozenset(
+    {"__module__", "__qualname__", "__firstlineno__", "__doc__", "__annotations__"}
+    | {"__static_attributes__", "_abc_impl"}
+    | {"_member_map_", "_value2member_map_", "_member_names_", "_unhashable_values_"}
+)
+"""What a class has beside its meaning, or of which something else tells: such as its members."""
 _OF_NO_VALUE: Final = ("__dict__", "__weakref__", "__orig_class__", "_sa_instance_state")
 """What an object has beside its value: such as what `Box[int]` and SQLAlchemy leave in one."""
 _MADE_AT_RUN_TIME: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
@@ -54,22 +74,53 @@ _CONTENTS: Final[Mapping[type, Callable[[Any], object]]] = {
 }
 """What an object has in itself whose class is derived from one of these."""
 
+_HOLDING_FUNCTIONS: Final[Mapping[type, tuple[str, ...]]] = {
+    property: ("fget", "fset", "fdel"),
+    cached_property: ("func",),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    partial: ("func", "args", "keywords"),
+    partialmethod: ("func", "args", "keywords"),
+}
+_OF_THE_INTERPRETER: Final = (
+    *(BuiltinFunctionType, MethodWrapperType, WrapperDescriptorType, MethodDescriptorType),
+    *(ClassMethodDescriptorType, MemberDescriptorType, GetSetDescriptorType),
+    type(vars(namedtuple("_Any", "field"))["field"]),
+)
+"""Of which a name tells what they do."""
+
+
+@dataclasses.dataclass
+class _WithFactory:
+    field: list[int] = dataclasses.field(default_factory=list)
+
+
+_MARK_OF_DATACLASSES: Final = type(inspect.signature(_WithFactory).parameters["field"].default)
+"""Of which there is one: the default of an argument that a factory makes."""
+
+_ADDRESS: Final = re.compile(" at 0x[0-9a-fA-F]+")
 _OF_A_ZONE: Final = frozenset({datetime.datetime, datetime.time})
 
 
 class CallKeys:
     """The keys of one function's calls.
 
-    `key`, if given, is called with the arguments, and its result stands for them.
+    `key`, if given, is called with the arguments, and its result stands for them. `standing` is an
+    object that needs no part in a key, as the cache that its context stands for.
     """
 
     def __init__(
-        self, function: Callable[..., Any], name: str, key: Callable[..., Any] | None
+        self,
+        function: Callable[..., Any],
+        name: str,
+        key: Callable[..., Any] | None,
+        standing: object = None,
     ) -> None:
         # A decorator's own: nobody can tell what it makes of the arguments for the one below it.
         self._signature = inspect.signature(function, follow_wrapped=False)
         self._name = name
         self._key = key
+        self._standing = standing
         self._memo: dict[tuple[Any, ...], bytes] = {}
         # What `key` returns, and what a default is by then, may change from call to call.
         defaults = [each.default for each in self._signature.parameters.values()]
@@ -104,7 +155,7 @@ class CallKeys:
 
     def _fields(self, what: str, value: object) -> list[bytes]:
         try:
-            return fields_of(value)
+            return fields_of(value, self._standing)
         except UsageError as error:
             raise UsageError(
                 f"{self._name}: {what} cannot be part of a cache key: {error};"
@@ -112,15 +163,27 @@ class CallKeys:
             ) from None
 
 
-def fields_of(value: object) -> list[bytes]:
-    """What tells the value from all others. Raises: UsageError."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Around:
+    """Where a part of a value is met."""
+
+    standing: object
+    """It needs no part in a key: as the cache, for which its context stands."""
+    told: dict[object, bytes] = dataclasses.field(default_factory=dict)
+    """What stands for the classes and functions that were met before."""
+    in_class: bool = False
+    """Whether in a class that was made at run time: anywhere else a function has no value."""
+
+
+def fields_of(value: object, standing: object = None) -> list[bytes]:
+    """What tells the value from all others; `standing` has no part in that. Raises: UsageError."""
     try:
-        return list(_fields_of(value))
+        return list(_fields_of(value, _Around(standing)))
     except RecursionError:
         raise UsageError("it contains itself, or is nested too deeply") from None
 
 
-def _fields_of(value: object) -> Iterable[bytes]:
+def _fields_of(value: object, around: _Around) -> Iterable[bytes]:
     """Those of a value, or of a part of one. Raises: UsageError, RecursionError, while read."""
     kind = type(value)
     yield f"{kind.__module__}.{kind.__qualname__}".encode()
@@ -134,8 +197,17 @@ def _fields_of(value: object) -> Iterable[bytes]:
         yield repr(value).encode()
     elif isinstance(value, datetime.datetime | datetime.time) and kind in _OF_A_ZONE:
         yield f"{value.replace(tzinfo=None)!r} {value.utcoffset()!r}".encode()
-        yield digest(_fields_of(value.tzinfo))
-    elif isinstance(value, zoneinfo.ZoneInfo) and value.key is not None:
+        yield digest(_fields_of(value.tzinfo, around))
+    else:
+        if not _is_found(kind):
+            yield _told(kind, around)
+        yield from _object(value, around)
+
+
+def _object(value: object, around: _Around) -> Iterable[bytes]:
+    """The fields of an object beside its class."""
+    kind = type(value)
+    if isinstance(value, zoneinfo.ZoneInfo) and value.key is not None:
         yield value.key.encode()
     elif isinstance(value, datetime.tzinfo):
         # One that has a name of its own: that of an object says nothing.
@@ -143,13 +215,15 @@ def _fields_of(value: object) -> Iterable[bytes]:
             raise UsageError(f"a {kind.__qualname__} has no value that could be compared")
         yield repr(value).encode()
     elif isinstance(value, enum.Enum):
-        yield from _member(value)
+        yield from _member(value, around)
     elif isinstance(value, type):
         yield f"{value.__module__}.{value.__qualname__}".encode()
         if not _is_found(value):
-            yield from _as_made(value)
+            yield _told(value, around)
+    elif around.in_class:
+        yield from _held(value, around)
     else:
-        yield from _parts(value)
+        yield from _parts(value, around)
 
 
 def _is_found(kind: type) -> bool:
@@ -162,32 +236,93 @@ def _is_found(kind: type) -> bool:
     return found is kind
 
 
-def _as_made(kind: type) -> Iterable[bytes]:
-    """What tells a class from others of its name: bases, fields, methods, and plain values."""
+def _told(what: type | FunctionType, around: _Around) -> bytes:
+    """What stands for a class that is not found, or for a function in one. Each is told once: they
+    may refer to each other, and to themselves."""
+    told = around.told
+    if what not in told:
+        around = _Around(around.standing, told, in_class=True)
+        told[what] = b"number %d" % len(told)
+        told[what] = digest(
+            _as_made(what, around) if isinstance(what, type) else _function(what, around)
+        )
+    return told[what]
+
+
+def _as_made(kind: type, around: _Around) -> Iterable[bytes]:
+    """What tells a class from others of its name: bases, fields, methods, and other attributes."""
     for base in kind.__bases__:
-        yield digest(_fields_of(base))
+        yield digest(_fields_of(base, around))
     for name, annotation in vars(kind).get("__annotations__", {}).items():
         yield f"{name}: {inspect.formatannotation(annotation)}".encode()
-    for name, value in sorted(vars(kind).items()):
-        function = getattr(value, "fget", None) or getattr(value, "__func__", value)
-        if isinstance(function, FunctionType):
-            yield name.encode()
-            yield code_digest(function.__code__)
-        elif type(value) in _MEMO_TYPES and name not in _OF_ITS_PLACE:
-            yield name.encode()
-            yield digest(_fields_of(value))
+    if issubclass(kind, BaseModel):
+        yield _ADDRESS.sub("", repr(kind.model_fields)).encode()
+    members = kind.__members__ if issubclass(kind, enum.Enum) else {}
+    for name, member in members.items():
+        yield name.encode()
+        yield digest(_fields_of(member.value, around))
+    for name, value in sorted(vars(kind).items(), key=itemgetter(0)):
+        if name in members or name in _OF_ITS_PLACE or _is_made_of_fields(name, value):
+            continue
+        try:
+            fields = digest(_fields_of(value, around))
+        except UsageError as error:
+            if name.startswith("__") and not hasattr(value, "__get__"):
+                continue  # what Python and libraries keep of it
+            raise UsageError(f"in {name!r} of {kind.__qualname__}, {error}") from None
+        yield name.encode()
+        yield fields
 
 
-def _member(value: enum.Enum) -> Iterable[bytes]:
+def _is_made_of_fields(name: str, value: object) -> bool:
+    """Whether pydantic has put it into a class, which its fields tell."""
+    module = getattr(value, "__module__", None) or ""
+    return name.startswith("__pydantic_") or module.startswith("pydantic._internal.")
+
+
+def _function(function: FunctionType, around: _Around) -> Iterable[bytes]:
+    """A function of a class: its code, and all that decides besides what it returns."""
+    yield f"{function.__module__}.{function.__qualname__}".encode()
+    yield code_digest(function.__code__)
+    yield digest(_fields_of((function.__defaults__, function.__kwdefaults__), around))
+    for name, cell in captured(function):
+        if is_set(cell):
+            yield name.encode()
+            yield digest(_fields_of(cell.cell_contents, around))
+
+
+def _held(value: Any, around: _Around) -> Iterable[bytes]:
+    """What a class and its methods may hold that is no value anywhere else."""
+    function = function_of(value)
+    holder = next((kind for kind in _HOLDING_FUNCTIONS if isinstance(value, kind)), None)
+    if value is around.standing:
+        yield b"its cache"
+    elif function is not None:
+        yield _told(function, around)
+        if isinstance(value, MethodType):
+            yield digest(_fields_of(value.__self__, around))
+    elif holder is not None:
+        for name in _HOLDING_FUNCTIONS[holder]:
+            yield digest(_fields_of(getattr(value, name), around))
+    elif isinstance(value, ModuleType):
+        yield value.__name__.encode()
+    elif isinstance(value, _OF_THE_INTERPRETER):
+        yield getattr(value, "__qualname__", "").encode()
+        yield digest(_fields_of(getattr(value, "__self__", None), around))
+    elif type(value) is not _MARK_OF_DATACLASSES:
+        yield from _parts(value, around)
+
+
+def _member(value: enum.Enum, around: _Around) -> Iterable[bytes]:
     """A member of an Enum by its name, and by its value where that is what it is."""
     yield str(value.name).encode()
-    if isinstance(value, enum.Flag) or not _is_found(type(value)):
-        yield digest(_fields_of(value.value))
+    if isinstance(value, enum.Flag):
+        yield digest(_fields_of(value.value, around))
 
 
-def _parts(value: object) -> Iterable[bytes]:
+def _parts(value: object, around: _Around) -> Iterable[bytes]:
     """The fields of what is made of other values, with their number in front."""
-    parts = [digest(_fields_of(part)) for part in _members(value)]
+    parts = [digest(_fields_of(part, around)) for part in _members(value)]
     if isinstance(value, set | frozenset):
         parts.sort()
     yield len(parts).to_bytes(8, "little")

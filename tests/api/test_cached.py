@@ -1506,6 +1506,28 @@ async def test_a_bound_method_is_its_objects(cache: Cache) -> None:
     assert cache.metrics.function_runs == 2
 
 
+async def test_methods_of_classes_of_one_name_have_values_of_their_own(cache: Cache) -> None:
+    def products(operator: str) -> Any:
+        @dataclass
+        class Products:
+            number: int
+
+            @property
+            def where(self) -> str:
+                return f"id {operator} {self.number}"
+
+            @cache.cached()
+            async def count(self) -> int:
+                return int(
+                    await cache.fetch_value("SELECT COUNT(*) FROM product WHERE " + self.where)
+                )
+
+        return Products(5)
+
+    assert [await products(operator).count() for operator in ("<", ">", "<")] == [5, 4, 5]
+    assert cache.metrics.function_runs == 2
+
+
 async def test_functions_that_capture_each_other_and_themselves_have_keys(cache: Cache) -> None:
     async def names(shelf: int) -> list[str]:
         return [name async for name in walk(shelf)]

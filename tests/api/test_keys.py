@@ -9,13 +9,14 @@ import functools
 import itertools
 import uuid
 from collections import namedtuple
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo
 
 import pytest
-from pydantic import BaseModel, PrivateAttr
+from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
 from sqlcache.api.keys import CallKeys
 from sqlcache.errors import UsageError
@@ -198,6 +199,106 @@ def local(annotation: str, plus: int = 0) -> type:
     return Local
 
 
+def by_closure(operator: object) -> Any:
+    @dataclass
+    class Filter:
+        number: int = 1
+        parts: list[int] = field(default_factory=list)
+
+        def where(self) -> str:
+            return f"id {operator} {self.number}"
+
+        def again(self) -> Filter:
+            return Filter(self.number)
+
+    return Filter
+
+
+def by_property(operator: object) -> Any:
+    def where() -> object:
+        return operator
+
+    @dataclass(frozen=True, slots=True)
+    class Filter:
+        @property
+        def where(self) -> object:
+            return where()
+
+    return Filter
+
+
+def by_default(most: object) -> Any:
+    class Filter(NamedTuple):
+        number: int = 1
+
+        def limit(self, at_most: object = most) -> object:
+            return at_most
+
+    return Filter
+
+
+def by_attribute(value: object) -> Any:
+    @dataclass
+    class Filter(Generic[T]):
+        ids: ClassVar[Any] = value
+
+    return Filter
+
+
+def by_inner_class(value: object) -> Any:
+    inner = by_attribute(value)
+
+    @dataclass
+    class Outer:
+        def inside(self) -> Any:
+            return inner, Outer
+
+    return Outer
+
+
+def by_model(operator: object) -> Any:
+    class Filter(BaseModel, frozen=True):
+        number: int = Field(1, gt=0)
+
+        @field_validator("number")
+        @classmethod
+        def checked(cls, number: int) -> int:
+            return number if operator != number else 0
+
+    return Filter
+
+
+def by_field(default: Any) -> Any:
+    class Filter(BaseModel):
+        value: object = default
+
+    return Filter
+
+
+def by_zone(hours: Any) -> Any:
+    class LocalZone(Zone):
+        def utcoffset(self, dt: datetime.datetime | None) -> datetime.timedelta:
+            return datetime.timedelta(hours=float(hours))
+
+    return lambda: LocalZone(1)
+
+
+def by_member(operator: object) -> Any:
+    class Kind(enum.Enum):
+        ANY = 5
+
+        def where(self) -> str:
+            return f"id {operator} {self.value}"
+
+    return lambda: Kind.ANY
+
+
+MAKING_CLASSES = [
+    *(by_closure, by_property, by_default, by_attribute, by_inner_class),
+    *(by_model, by_field, by_zone, by_member),
+]
+
+
 def at(zone: datetime.tzinfo | None) -> datetime.datetime:
     return datetime.datetime(2024, 1, 1, tzinfo=zone)
 
@@ -261,6 +362,30 @@ def test_which_fields_of_a_model_were_set_makes_a_difference() -> None:
 
 def test_a_class_that_is_made_anew_is_the_same_where_it_is_made_alike() -> None:
     assert KEYS.of((local("int"),), {}) == KEYS.of((local("int"),), {})
+
+
+@pytest.mark.parametrize("make", MAKING_CLASSES)
+def test_of_classes_of_one_name_each_counts_with_all_it_has(make: Callable[[Any], Any]) -> None:
+    """As itself, and in its objects. Made alike it is the same, in each process."""
+    for one, other in ((1, 2), (0.5, 0.25), ("1", "2")):
+        for of in (type, lambda value: value):
+            assert KEYS.of((of(make(one)()),), {}) != KEYS.of((of(make(other)()),), {})
+            assert KEYS.of((of(make(one)()),), {}) == KEYS.of((of(make(one)()),), {})
+
+
+def test_what_a_class_has_without_a_value_is_named() -> None:
+    with pytest.raises(UsageError, match=r"in 'where' of .*Filter, a object has no value"):
+        KEYS.of((by_closure(object())(),), {})
+    with pytest.raises(UsageError, match=r"in 'ids' of .*Filter, a object has no value"):
+        KEYS.of((by_attribute(object()),), {})
+
+
+def test_a_class_that_captures_its_cache_has_a_value() -> None:
+    cache, other = object(), object()
+    keys = CallKeys(function, "shop.function", None, cache)
+    assert keys.of((by_closure(cache)(),), {}) == keys.of((by_closure(cache)(),), {})
+    with pytest.raises(UsageError, match="a object has no value"):
+        keys.of((by_closure(other)(),), {})
 
 
 def test_what_an_argument_has_worked_out_is_no_part_of_its_key() -> None:
