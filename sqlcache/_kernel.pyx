@@ -284,6 +284,7 @@ cdef class SocketTransport:
         self._high = 65_536
 
     def detach(self):
+        self._has_last_words = False
         self._stop()
         self._ended = self._closing = True
         handed = self.socket.dup()
@@ -335,6 +336,7 @@ cdef class SocketTransport:
                 self._shut()
 
     def close(self):
+        self._has_last_words = False
         if self._closing:
             return
         self.pause_reading()
@@ -343,6 +345,7 @@ cdef class SocketTransport:
             self._end(None)
 
     def abort(self):
+        self._has_last_words = False
         self._end(None)
 
     def _read(self):
@@ -414,6 +417,8 @@ cdef class SocketTransport:
         cdef Py_ssize_t size
         cdef int _
         for _ in range(READS):
+            if not self._has_last_words:
+                return
             size = c_recv(self._fd, READ, READ_BYTES, MSG_DONTWAIT)
             if size <= 0:
                 return
@@ -448,8 +453,7 @@ cdef class SocketTransport:
 
     def _lost(self, error):
         try:
-            if self._has_last_words:
-                self._hear_out()
+            self._hear_out()
         finally:
             self._tell_of_end(error)
 

@@ -428,8 +428,12 @@ class Cache(Fetches):
         self._check_open()
         planner = self._app.planner
         names = named(planner, tables, self._login.database)
-        tags = await planner.tagging.tags_now(WriteSet(names))
-        await self._app.engine.bump(tags, door="api")
+        engine, writes = self._app.engine, WriteSet(names)
+        tags = planner.tagging.tags(writes)
+        await engine.bump(tags, door="api")
+        # Those that are told of by definitions which are to be read first may take their time.
+        if more := await planner.tagging.tags_now(writes) - tags:
+            await engine.bump(more, door="api")
 
     # Cached functions.
 

@@ -309,8 +309,10 @@ class ValueStore:
         known = await self._engine.versions({ROOT, call.own_tag, *explicit, *schemas})
         present = {tag: version for tag, version in known.items() if version is not None}
         collected.capture(present, present.values())
-        if explicit and not self._planner.keeper.goes_by(known):
-            collected.torn = True  # they may lead elsewhere by now
+        led_by = {tag.schema for tag in explicit}
+        told_by = {tag: version for tag, version in known.items() if tag.schema in led_by}
+        if not self._planner.keeper.goes_by(told_by):
+            collected.torn = True  # what was given may lead elsewhere by now
 
     # Keeping.
 

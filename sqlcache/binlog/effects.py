@@ -146,7 +146,7 @@ class _Told:
     writes: WriteSet = NOTHING
 
     def has(self, read: _Read) -> bool:
-        """Whether all that a definition does was told, so that it is known by it."""
+        """Whether all that a definition does was told: what it has left is then read as well."""
         return ROOT in self.tags or (
             read.tags <= self.tags and self.writes | read.does == self.writes
         )
@@ -280,8 +280,9 @@ class Effects:
             tags -= ended
         if tags:
             steps = await self._engine.bump(tags, door="binlog")
-            if steps and not gathered.writes.unnamed:
-                await self._planner.keeper.redefined(gathered.writes, steps)
+            own = {tag: step for tag, step in steps.items() if tag in gathered.defined}
+            if own and not gathered.writes.unnamed:
+                await self._planner.keeper.redefined(gathered.writes, own)
         told.tags |= tags
         told.writes |= gathered.writes
 

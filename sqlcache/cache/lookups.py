@@ -195,10 +195,10 @@ class Lookups:
         alone: dict[TagSet, Seen | Outcome] = {}
         for (read, tag_set, waiter, all_tags, _), told in zip(batch, asked, strict=True):
             versions: Judged | None = judged[told]
-            if told is tag_set.definitions:
-                self._answer_of_before(read, waiter, told, judged[told])
-                continue
             try:
+                if told is tag_set.definitions:
+                    self._answer_of_before(read, waiter, told, judged[told])
+                    continue
                 if told is not tag_set:
                     if told not in alone:
                         alone[told] = self._checks.tables_alone(told, judged[told], places, replies)

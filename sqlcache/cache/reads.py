@@ -98,7 +98,8 @@ class TagSet:
     def pinned(self, pins: Pins, buckets: Iterable[Request]) -> TagSet:
         """The same for an answer with these pins; `buckets` ask for theirs, in order."""
         requests = (*self.requests, *buckets)
-        return TagSet(*(self.tags, requests, self.nodes, self.slots, pins, self), self.definitions)
+        own = self.tags, requests, self.nodes, self.slots, pins
+        return TagSet(*own, base=self, definitions=self.definitions)
 
     def ask_again(self) -> None:
         """Counts one of the `questions`."""

@@ -18,7 +18,6 @@ holds twice what is in use: a digest of the list, the format of tags' logs, and 
 import asyncio
 import logging
 from collections.abc import Iterable
-from contextlib import suppress
 from itertools import compress
 
 from sqlcache.cache.fence import Fence
@@ -26,7 +25,7 @@ from sqlcache.cache.fences import Fences
 from sqlcache.cache.keys import FORMAT, Keyspace, digest
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tags import ROOT
-from sqlcache.errors import NotNow, WriteRefused
+from sqlcache.errors import NotNow
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import Reply, meta_get, meta_set
 
@@ -74,6 +73,7 @@ class Roster:
         self._others: dict[str, bytes] = {}  # node -> what others have there
         self._fence: Fence | None = None  # on everything, while there are others
         self._fenced_until = 0.0
+        self._difference_from_others = ""  # as it was last
         self._watching: asyncio.Task[None] | None = None
 
     async def agree(self) -> None:
@@ -102,10 +102,12 @@ class Roster:
 
     @property
     def trouble(self) -> str:
-        """Why nothing is served, for people; "" where that is not for others at work."""
-        if not self._others:
+        """Why nothing is served, for people; "" where that is not for others at work, nor for such
+        as were just now."""
+        if self._fence is None:
             return ""
-        return f"nothing is served, for other sqlcaches are at work: {self._difference()}"
+        told = self._difference_from_others
+        return f"nothing is served, for other sqlcaches are, or just were, at work: {told}"
 
     async def close(self) -> None:
         """Ends it; the digests lapse."""
@@ -121,22 +123,20 @@ class Roster:
             await self._look_again()
 
     async def _look_again(self) -> None:
-        before = set(self._others)
+        before, now = set(self._others), asyncio.get_running_loop().time()
         await self._look()
         for name in self._others.keys() - before:
             log.error("other sqlcaches are at work: %s node=%s", self._difference(), name)
         if self._others:
-            await self._fence_everything()
-        elif self._fence is not None and asyncio.get_running_loop().time() > self._fenced_until:
+            self._difference_from_others = self._difference()
+            # They may be there still where a dispute has lapsed: the first one finds its own then.
+            self._fenced_until = now + LAPSE_S
+            if self._fence is None:  # it goes up with the next beat, also where a node is away
+                everything = frozenset(self._placement.to_write([ROOT]))
+                self._fence = self._fences.begin(everything)
+        elif self._fence is not None and now > self._fenced_until:
             fence, self._fence = self._fence, None
             await self._fences.end(fence)
-
-    async def _fence_everything(self) -> None:
-        # Others may be there still where a dispute has lapsed: the first one finds its own then.
-        self._fenced_until = asyncio.get_running_loop().time() + LAPSE_S
-        if self._fence is None:
-            with suppress(WriteRefused):  # until all nodes answer; these are asked again
-                self._fence = await self._fences.raise_fence([ROOT])
 
     async def _look(self) -> None:
         await asyncio.gather(*map(self._visit, self._cluster.nodes))

@@ -25,7 +25,12 @@ class Tls:
     def decrypt(self, data: bytes) -> bytes:
         if len(data) <= _PIECE_BYTES:
             return self._decrypt(data)
-        return b"".join([self._decrypt(piece) for piece in _pieces(data)])
+        plain = []
+        for piece in _pieces(data):
+            plain.append(self._decrypt(piece))
+            if self.ended:
+                break
+        return b"".join(plain)
 
     def _decrypt(self, data: bytes | memoryview) -> bytes:
         self._incoming.write(data)

@@ -57,10 +57,11 @@ class SocketTransport:
         self._eof = False  # it is to be sent, or was
         self._closing = False
         self._ended = False
-        self._has_last_words = False  # perhaps
+        self._has_last_words = False  # the peer may have said some, which are to be told
 
     def detach(self) -> socket.socket:
         """The connection, for another to own. The transport is no more."""
+        self._has_last_words = False
         self._stop()
         self._ended = self._closing = True
         handed = self.socket.dup()
@@ -122,6 +123,7 @@ class SocketTransport:
 
     def close(self) -> None:
         """Ends the connection after what was written is sent."""
+        self._has_last_words = False
         if self._closing:
             return
         self.pause_reading()
@@ -131,6 +133,7 @@ class SocketTransport:
 
     def abort(self) -> None:
         """Ends the connection at once."""
+        self._has_last_words = False
         self._end(None)
 
     # What the event loop calls.
@@ -215,6 +218,8 @@ class SocketTransport:
     def _hear_out(self) -> None:
         """Tells what came before that, which the socket has still."""
         for _ in range(READS):
+            if not self._has_last_words:  # who was told has heard enough
+                return
             try:
                 data = self.socket.recv(READ_BYTES)
             except OSError:
@@ -240,8 +245,7 @@ class SocketTransport:
 
     def _lost(self, error: Exception | None) -> None:
         try:
-            if self._has_last_words:
-                self._hear_out()
+            self._hear_out()
         finally:
             self._tell_of_end(error)
 

@@ -177,6 +177,8 @@ class Tagging:
             tags, edition = self.tags(writes), self._keeper.edition
             if await self.holds(writes, edition):
                 return tags
+            if self._keeper.edition == edition:
+                break
         return frozenset({ROOT})
 
     def marks(self, writes: WriteSet) -> Marks | None:

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 import sqlcache
 from sqlcache.api.cache import Cache
+from sqlcache.cache.tags import Tag
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlServer
 from sqlcache.errors import ConfigError, UsageError
 from sqlcache.memcache.memory import MemoryNode
@@ -384,6 +385,24 @@ async def test_so_it_does_to_where_it_leads_by_what_was_defined_last(
     mariadb.sql("DELETE FROM product WHERE id = 1", shop)
     await pair[0].bump("product")
     assert await reader.fetch_value("SELECT COUNT(*) FROM led") == 1 - before
+
+
+async def test_what_it_forgets_for_sure_it_forgets_whatever_mysql_is_up_to(
+    pair: tuple[Cache, Cache], mariadb: PrivateMariaDB, shop: str
+) -> None:
+    product, engine = Tag(shop, "product"), pair[0]._app.engine
+    await pair[1].execute("CREATE TABLE other (id INT)")
+    before = await engine.versions([product])
+    mariadb.freeze()
+    try:
+        bumped = asyncio.ensure_future(pair[0].bump("product"))
+        async with asyncio.timeout(20):
+            while await engine.versions([product]) == before:
+                await asyncio.sleep(0.01)
+        assert not bumped.done()
+    finally:
+        mariadb.thaw()
+    await bumped
 
 
 async def test_the_end_of_a_ttl_is_no_cliff(

@@ -240,6 +240,21 @@ async def test_a_view_that_is_named_leads_to_the_tables_of_now(
     assert await counted() == 6
 
 
+async def test_tables_may_be_named_where_the_own_schema_is_the_servers(
+    open_cache: Open, mariadb: PrivateMariaDB, shop: str
+) -> None:
+    cache: Cache = await open_cache(url=url_of(mariadb, "information_schema"))
+    runs = 0
+
+    @cache.cached(tags=[f"{shop}.product"])
+    async def counted() -> int:
+        nonlocal runs
+        runs += 1
+        return runs
+
+    assert [await counted() for _ in range(3)] == [1, 1, 1]
+
+
 async def test_a_value_is_not_kept_that_was_made_of_another_while_nothing_can_be_cached(
     cache: Cache,
 ) -> None:

@@ -17,11 +17,13 @@ def nodes(*names: str) -> list[Node]:
     return [Node(name) for name in names]
 
 
-async def engine_on(*at: Node, lease_s: float = 0) -> Engine:
+async def engine_on(*at: Node, lease_s: float = 0, refuse_writes: bool = False) -> Engine:
     """One that has found the others to be like it; MySQL's log tells that no node has missed
     anything. Raises: ConfigError."""
     prover = Prover(Verdict.PROVEN)
-    engine = await engine_alone_on(*at, own=limits(read_lease_s=lease_s), prover=prover)
+    engine = await engine_alone_on(
+        *at, own=limits(read_lease_s=lease_s, refuse_writes=refuse_writes), prover=prover
+    )
     await engine.proven(within_s=5)
     try:
         await engine.agree()
@@ -87,6 +89,7 @@ async def test_two_lists_at_work_have_nothing_served() -> None:
     for engine in (both, alone):
         await engine._roster._look_again()
         assert "memcached.nodes = one" in engine.at_odds
+        await engine._fences._beat()
     for engine in (both, alone, both, alone):
         assert [await engine.obtain(read) for read in reads[engine]] == [FENCED] * len(names)
         await engine._roster._look_again()
@@ -95,13 +98,29 @@ async def test_two_lists_at_work_have_nothing_served() -> None:
     await alone.close()
     await lapse(one, two)
     await both._roster._look_again()
-    assert not both.at_odds
+    assert both.at_odds
     assert await both.obtain(reads[both][0]) == FENCED, "the other may have met nobody yet"
     both._roster._fenced_until = 0
     await both._roster._look_again()
+    assert not both.at_odds
     await filled(both, reads[both][0], b"new")
     assert await answer_to(both, reads[both][0]) == b"new"
     await both.close()
+
+
+async def test_so_it_is_while_a_node_is_away_though_writes_are_refused_then() -> None:
+    one, two = nodes("one", "two")
+    first = await engine_on(one, two, refuse_writes=True)
+    await lapse(one, two)
+    second = await engine_on(one)
+    two.away = True
+    read = read_of(second, "orders")
+    await filled(second, read, b"old")
+    await first._roster._look_again()
+    await first._fences._beat()
+    assert await second.obtain(read) == FENCED
+    for engine in (first, second):
+        await engine.close()
 
 
 async def test_who_must_not_start_leaves_those_at_work_alone() -> None:

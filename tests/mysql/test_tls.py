@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sqlcache.mysql.tls import Tls
-from tests.certificates import self_signed
+from tests.certificates import Certificate, self_signed
 
 LONG = bytes(range(256)) * 40_000
 PIECE_BYTES = 100_000  # with what TLS adds
@@ -34,9 +34,13 @@ class Buffer:
 
 
 @pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tls, Tls]:
+def own(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return self_signed(tmp_path_factory.mktemp("tls"), "server")
+
+
+@pytest.fixture
+def sides(own: Certificate) -> tuple[Tls, Tls]:
     """A client and a server that have greeted each other."""
-    own = self_signed(tmp_path_factory.mktemp("tls"), "server")
     return greeted(own.certificate, own.key)
 
 
@@ -64,3 +68,12 @@ def test_what_is_long_goes_through_a_piece_at_a_time(sides: tuple[Tls, Tls]) -> 
         assert client.decrypt(server.encrypt(data)) == data
     assert out.most < PIECE_BYTES
     assert incoming.most < PIECE_BYTES
+
+
+def test_what_ends_it_first_is_why_it_ended(sides: tuple[Tls, Tls]) -> None:
+    client, server = sides
+    sent = bytearray(client.encrypt(LONG))
+    sent[100] ^= 1
+    assert server.decrypt(bytes(sent)) == b""
+    assert server.ended
+    assert "MAC" in server.error

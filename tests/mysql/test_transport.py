@@ -265,6 +265,20 @@ async def test_what_a_server_said_last_is_told_where_it_takes_no_more(
     assert isinstance(side.ended[0], OSError)
 
 
+@pytest.mark.parametrize("end", ["close", "abort", "detach"])
+async def test_who_ends_it_is_told_nothing_any_more(
+    side: Side, peer: socket.socket, end: str
+) -> None:
+    side.transport.hears_out = True
+    peer.send(b"too long")
+    peer.close()
+    while not side.transport.is_closing():
+        side.transport.write(b"more")
+    getattr(side.transport, end)()
+    await side.until(lambda: side.ended)
+    assert side.received == b""
+
+
 async def test_what_a_receiver_raises_ends_the_connection(side: Side, peer: socket.socket) -> None:
     raised = ValueError("a fault of the receiver")
     loop = asyncio.get_running_loop()
