@@ -280,9 +280,10 @@ class Effects:
             tags -= ended
         if tags:
             steps = await self._engine.bump(tags, door="binlog")
-            own = {tag: step for tag, step in steps.items() if tag in gathered.defined}
-            if own and not gathered.writes.unnamed:
-                await self._planner.keeper.redefined(gathered.writes, own)
+            writes = gathered.writes
+            own = {tag: step for tag, step in steps.items() if tag.schema in writes.schemas}
+            if own and not writes.unnamed:
+                await self._planner.keeper.redefined(writes, own)
         told.tags |= tags
         told.writes |= gathered.writes
 

@@ -232,7 +232,7 @@ class Redefined(Asked):
 
     async def bump(self, tags: set[Tag], **of: object) -> dict[Tag, object]:
         await super().bump(tags, **of)
-        return dict.fromkeys(tags)
+        return {tag.on("node"): None for tag in tags if tag.defines}
 
     async def catch_up(self, *_: object) -> Known:
         if self.becomes is None or self.edition == 1:
