@@ -93,11 +93,10 @@ _ANYTHING: Final = _Read(EVERYTHING, frozenset({ROOT}))
 @dataclass(slots=True)
 class _Gathered:
     """What is to be bumped at once, and for which commits: what these are called, None where that
-    is not known. Which tags the `rows` have is still to be found. `writes` are what definitions
-    do, whose tags are `defined`."""
+    is not known. Which tags the rows have is still to be found. `writes` are what definitions do,
+    whose tags are `defined`."""
 
     tags: set[Tag] = field(default_factory=set)
-    rows: Rows = field(default_factory=dict)
     writes: WriteSet = NOTHING
     defined: set[Tag] = field(default_factory=set)
     cause: str = ""
@@ -106,8 +105,6 @@ class _Gathered:
 
     def add_rows(self, rows: Rows, commit: bytes | None) -> None:
         """What a commit did."""
-        for name, changes in rows.items():
-            self.rows[name] = changes.with_(self.rows.get(name, ADDS))
         if rows:
             self.by_rows.setdefault(frozenset(rows.items()), set()).add(commit)
 
@@ -421,21 +418,24 @@ class Effects:
     async def _find_tags(self, gathered: _Gathered, hindsight: Hindsight) -> None:
         """Adds the tags of the gathered rows: those of their tables, and of those that foreign keys
         change rows in. What triggers have changed the log has as rows."""
-        rows, by_rows = gathered.rows, gathered.by_rows
-        gathered.rows, gathered.by_rows = {}, {}
-        for _ in range(_ROUNDS if rows and ROOT not in gathered.tags else 0):
+        by_rows, gathered.by_rows = gathered.by_rows, {}
+        if not by_rows or ROOT in gathered.tags:
+            return
+        for _ in range(_ROUNDS):
             catalog, edition = self._planner.keeper.catalog, self._planner.keeper.edition
-            tables = None if catalog is None else _reached(catalog, rows)
-            if catalog is None or tables is None:
+            if catalog is None:
                 break
-            if await self._planner.tagging.holds(WriteSet(tables), edition):
-                hindsight.read(self.stamp, _led_out_of(catalog, rows))
-                gathered.tags.update(_tags(tables))
-                for some, commits in by_rows.items():
-                    gathered.add(_tags(_reached(catalog, dict(some)) or ()), commits)
+            reached = [_reached(catalog, dict(rows)) for rows in by_rows]
+            tables = [some for some in reached if some is not None]
+            if len(tables) < len(reached):
+                break
+            if await self._planner.tagging.holds(WriteSet(frozenset().union(*tables)), edition):
+                schemas = {schema for rows in by_rows for (schema, _), _ in rows}
+                hindsight.read(self.stamp, _led_out_of(catalog, schemas))
+                for some, commits in zip(tables, by_rows.values(), strict=True):
+                    gathered.add(_tags(some), commits)
                 return
-        if rows:
-            gathered.tags.add(ROOT)
+        gathered.tags.add(ROOT)
 
 
 def _reached(catalog: Catalog, rows: Rows) -> frozenset[TableName] | None:
@@ -459,12 +459,12 @@ def _tags(tables: Iterable[TableName]) -> Iterable[Tag]:
     return (Tag(name.schema, name.name) for name in tables)
 
 
-def _led_out_of(catalog: Catalog, rows: Rows) -> list[str]:
-    """The schemas from which the rows may have led to tables of others, as those of a MERGE table
-    do, which may be another by now."""
+def _led_out_of(catalog: Catalog, schemas: Iterable[str]) -> list[str]:
+    """Those of the schemas from which rows may have led to tables of others, as those of a MERGE
+    table do, which may be another by now."""
     merged = catalog.writes.schemas_by_unknown
-    schemas = {catalog.server.fold(schema) for schema, _ in rows}
-    return [each for each in schemas if merged is None or merged - {each}]
+    folded = set(map(catalog.server.fold, schemas))
+    return [each for each in folded if merged is None or merged - {each}]
 
 
 def _answers_nothing(table: str) -> bool:

@@ -251,15 +251,20 @@ def test_a_reset_behind_what_came_is_told_by_every_event_loop(
     assert [type(error) for error in side.ended] == [ConnectionResetError]
 
 
+def refuse(side: Side, peer: socket.socket) -> None:
+    """The peer says why and closes, and what is written then fails."""
+    peer.send(b"too long")
+    peer.close()
+    while not side.transport.is_closing():  # the first one is answered by a reset
+        side.transport.write(b"more")
+
+
 @pytest.mark.parametrize("hears_out", [False, True])
 async def test_what_a_server_said_last_is_told_where_it_takes_no_more(
     side: Side, peer: socket.socket, hears_out: bool
 ) -> None:
     side.transport.hears_out = hears_out
-    peer.send(b"too long")
-    peer.close()
-    while not side.transport.is_closing():  # the first one is answered by a reset
-        side.transport.write(b"more")
+    refuse(side, peer)
     await side.until(lambda: side.ended)
     assert side.received == (b"too long" if hears_out else b"")
     assert isinstance(side.ended[0], OSError)
@@ -270,10 +275,7 @@ async def test_who_ends_it_is_told_nothing_any_more(
     side: Side, peer: socket.socket, end: str
 ) -> None:
     side.transport.hears_out = True
-    peer.send(b"too long")
-    peer.close()
-    while not side.transport.is_closing():
-        side.transport.write(b"more")
+    refuse(side, peer)
     getattr(side.transport, end)()
     await side.until(lambda: side.ended)
     assert side.received == b""
