@@ -496,7 +496,11 @@ class MemcachedSettings(_Section):
         description="For an answer, or while answers come for the next of them, up to a quarter of"
         " outage_s; later means bypass.",
     )
-    connect_timeout_s: Seconds = Field(default=1.0, description="For a node's connection.")
+    connect_timeout_s: Seconds = Field(
+        default=1.0,
+        description="For a node's connection. With reconnect_max_s the same for all processes: so"
+        " long others trust no node that is back.",
+    )
     reconnect_min_s: Seconds = Field(
         default=0.05, description="First pause before a node is tried again."
     )
@@ -506,7 +510,8 @@ class MemcachedSettings(_Section):
     outage_s: Seconds = Field(
         default=3.0,
         ge=2.0,  # a node that is silent for half of it is distrusted
-        description="A node silent for longer is out: until then writes wait for it. At least 2.",
+        description="A node silent for longer is out: until then writes wait for it. At least 2."
+        " The same for all processes.",
     )
     max_item_bytes: int = Field(
         default=1_000_000,

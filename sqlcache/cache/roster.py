@@ -1,14 +1,15 @@
 """Sees to it that all processes of a deployment use the same list of nodes, and one protocol.
 
 Two lists lead one tag to two nodes, and what one process writes the other would not see. Nor would
-one that does not read what the other puts into logs, or waits for shorter read leases. So each node
-holds twice what is in use: a digest of the list, the format of tags' logs, and the read lease.
+one that does not read what the other puts into logs, that waits for shorter read leases, or that
+gives a node up sooner than the other distrusts it (`memcache.health`). So each node holds twice
+what is in use: a digest of the list, the format of tags' logs, and the read lease.
 
-- One lapses unless somebody at work renews it. Who starts, and finds another one than its own, must
-  not: those at work are to be stopped first. Who is at work and finds another one, as where nodes
-  were away when that began, puts a dispute in its place, so that the others find out, too; and all
-  of them keep a fence on everything for as long as there is any, and a while longer: nobody serves
-  what others may have written elsewhere.
+- One lapses unless somebody at work renews it; with it are the other `_TIMES`. Who starts, and
+  finds another one than its own, must not: those at work are to be stopped first. Who is at work
+  and finds another one, as where nodes were away when that began, puts a dispute in its place, so
+  that the others find out, too; and all of them keep a fence on everything for as long as there is
+  any, and a while longer: nobody serves what others may have written elsewhere.
 - One stays. Who starts, and finds another one or none, gives the root a new version, on all nodes:
   any that is not among those of the other list knows nothing of the writes since. So does who finds
   the one of a node that was loaded from a file, and follows no binary log. Who is at work puts it
@@ -33,12 +34,17 @@ log = logging.getLogger(__name__)
 
 LAPSE_S = 10
 _RENEW_S = 2.0
+_TIMES = (
+    "cache.read_lease_ms",
+    "memcached.outage_s",
+    "memcached.connect_timeout_s + reconnect_max_s",
+)
 _DISPUTED = b"disputed "
 """Begins what is found in place of a digest; that of who has found another one follows."""
 
 
 def in_use(nodes: Iterable[str], read_lease_s: float) -> bytes:
-    """What is to be the same for all: the list of nodes, the format and the read lease."""
+    """By what records are read: the list of nodes, the format and the read lease."""
     names = digest(name.encode() for name in sorted(nodes)).hex().encode()
     return b"%b %d %g" % (names, FORMAT, 1000 * read_lease_s)
 
@@ -63,7 +69,8 @@ class Roster:
         self._cluster = cluster
         self._placement = placement
         self._fences = fences
-        self._own = in_use(cluster.nodes, read_lease_s)
+        self._lasting = in_use(cluster.nodes, read_lease_s)
+        self._own = b"%b %g %g" % (self._lasting, cluster.outage_s, cluster.reach_s)
         self.keeps_loaded = False
         """Whether what was loaded from a file is used: what was written since is known."""
         self._at_work, self._last = keyspace.roster(lapses=True), keyspace.roster(lapses=False)
@@ -91,14 +98,16 @@ class Roster:
         """What is not as others have it."""
         theirs = next(iter(self._others.values()))
         nodes, *rest = theirs.split(b" ")
-        own_nodes, _, lease_ms = self._own.split(b" ")
+        own_nodes, written, *times = self._own.split(b" ")
         if theirs == self._own:
-            return "memcached.nodes, or cache.read_lease_ms, is not the same for all"
+            return f"one of memcached.nodes, {', '.join(_TIMES)} is not the same for all"
         if nodes != own_nodes:
             return f"memcached.nodes = {', '.join(sorted(self._cluster.nodes))} is another list"
-        if rest[:1] != [b"%d" % FORMAT]:
+        if rest[:1] != [written] or len(rest) != 1 + len(times):
             return "this version of sqlcache keeps its records in another way"
-        return f"cache.read_lease_ms = {lease_ms.decode()} is another time"
+        pairs = zip(_TIMES, times, rest[1:], strict=True)
+        name, own = next((name, own) for name, own, other in pairs if own != other)
+        return f"{name} = {own.decode()} is another time"
 
     @property
     def trouble(self) -> str:
@@ -155,7 +164,7 @@ class Roster:
             return
         await self._ask(name, meta_get(self._at_work, b"v T%d" % LAPSE_S))
         self._others.pop(name, None)
-        if name not in self._agreed or last[1] != self._own:
+        if name not in self._agreed or last[1] != self._lasting:
             await self._settle(name, last[1])
 
     async def _meet(self, name: str, found: bytes) -> None:
@@ -169,13 +178,13 @@ class Roster:
             await self._ask(name, disputed)
 
     async def _settle(self, name: str, last: bytes | None) -> None:
-        if last != self._own:
-            kept = self.keeps_loaded and last == loaded(self._own)
+        if last != self._lasting:
+            kept = self.keeps_loaded and last == loaded(self._lasting)
             # One that has lost it has lost what else it had; no other list was in use meanwhile.
             lost = last is None and name in self._agreed
             if not (kept or await self._renew_root(name, [name] if lost else self._cluster.nodes)):
                 return
-            await self._ask(name, meta_set(self._last, self._own, ttl_s=0))
+            await self._ask(name, meta_set(self._last, self._lasting, ttl_s=0))
         self._renewed.pop(name, None)
         self._agreed.add(name)
 

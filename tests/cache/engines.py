@@ -145,6 +145,7 @@ async def engine_on(
     *nodes: AnyNode,
     metrics: Metrics | None = None,
     own: Limits | None = None,
+    outage_s: float = OUTAGE_S,
     reach_s: float = REACH_S,
     secret: str | None = None,
     clock: Callable[[], float] = boot_clock,
@@ -156,7 +157,7 @@ async def engine_on(
     `trusting`: it distrusts no node because this process was late for a moment, as on a busy host;
     nor because that was silent for less than a minute.
     """
-    cluster = Cluster(nodes, outage_s=OUTAGE_S, reach_s=reach_s)
+    cluster = Cluster(nodes, outage_s=outage_s, reach_s=reach_s)
     if trusting:
         for node in nodes:
             cluster.health_of(node.name).__class__ = _Trusting

@@ -9,7 +9,17 @@ from sqlcache.cache.roster import LAPSE_S
 from sqlcache.cache.tags import ROOT
 from sqlcache.errors import ConfigError
 from sqlcache.memcache.protocol import meta_get, meta_set
-from tests.cache.engines import KEYSPACE, Node, Prover, answer_to, filled, limits, read_of
+from tests.cache.engines import (
+    KEYSPACE,
+    OUTAGE_S,
+    REACH_S,
+    Node,
+    Prover,
+    answer_to,
+    filled,
+    limits,
+    read_of,
+)
 from tests.cache.engines import engine_on as engine_alone_on
 
 
@@ -17,13 +27,18 @@ def nodes(*names: str) -> list[Node]:
     return [Node(name) for name in names]
 
 
-async def engine_on(*at: Node, lease_s: float = 0, refuse_writes: bool = False) -> Engine:
+async def engine_on(
+    *at: Node,
+    lease_s: float = 0,
+    refuse_writes: bool = False,
+    outage_s: float = OUTAGE_S,
+    reach_s: float = REACH_S,
+) -> Engine:
     """One that has found the others to be like it; MySQL's log tells that no node has missed
     anything. Raises: ConfigError."""
+    own = limits(read_lease_s=lease_s, refuse_writes=refuse_writes)
     prover = Prover(Verdict.PROVEN)
-    engine = await engine_alone_on(
-        *at, own=limits(read_lease_s=lease_s, refuse_writes=refuse_writes), prover=prover
-    )
+    engine = await engine_alone_on(*at, own=own, outage_s=outage_s, reach_s=reach_s, prover=prover)
     await engine.proven(within_s=5)
     try:
         await engine.agree()
@@ -235,6 +250,26 @@ async def test_who_has_other_read_leases_than_those_at_work_does_not_start(other
     await (await engine_on(one, two, lease_s=other_s)).close()
 
 
+@pytest.mark.parametrize(
+    ("outage_s", "reach_s", "told"),
+    [
+        (2.5, REACH_S, "memcached.outage_s = 2.5 is another time"),
+        (OUTAGE_S, 1.5, "connect_timeout_s [+] reconnect_max_s = 1.5 is another time"),
+    ],
+    ids=["outage", "reach"],
+)
+async def test_who_waits_otherwise_for_nodes_than_those_at_work_does_not_start(
+    outage_s: float, reach_s: float, told: str
+) -> None:
+    """Who gives a node up, or owes it a bump, before the others distrust it, or after they trust it
+    again, would have them serve what it has written over."""
+    one, two = nodes("one", "two")
+    at_work = await engine_on(one, two)
+    with pytest.raises(ConfigError, match=told):
+        await engine_on(one, two, outage_s=outage_s, reach_s=reach_s)
+    await at_work.close()
+
+
 async def test_of_two_differences_the_list_of_nodes_is_told() -> None:
     one, two = nodes("one", "two")
     at_work = await engine_on(one, two, lease_s=0.005)
@@ -250,17 +285,20 @@ async def at_work_on(node: Node) -> bytes:
     return said
 
 
-@pytest.mark.parametrize("words", ["the first alone", "another format", "more words"])
+@pytest.mark.parametrize(
+    "words", ["the first alone", "another format", "more words", "a time less"]
+)
 async def test_who_keeps_other_records_than_those_at_work_does_not_start(words: str) -> None:
     """As in a rolling upgrade: the first format's roster was the list of nodes alone."""
     (node,) = nodes("one")
     await (await engine_on(node, lease_s=0.005)).close()
     listed, *rest = (await at_work_on(node)).split(b" ")
-    assert len(rest) == 2
+    times = b" ".join(rest[1:])
     said = {
         "the first alone": listed,
-        "another format": b"%b 999 %b" % (listed, rest[1]),
-        "more words": b"%b 999 %b and more" % (listed, rest[1]),
+        "another format": b"%b 999 %b" % (listed, times),
+        "more words": b"%b 999 %b and more" % (listed, times),
+        "a time less": b"%b %b" % (listed, b" ".join(rest[:-1])),
     }
     await node.request(meta_set(KEYSPACE.roster(lapses=True), said[words], ttl_s=LAPSE_S), 1)
     with pytest.raises(
