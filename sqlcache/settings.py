@@ -625,7 +625,9 @@ class CacheSettings(_Section):
         " lives; in a transaction, which may hold what the fill waits for, at most 5.",
     )
     write_deadline_s: Seconds = Field(
-        default=30.0, description="How long the mark of a write outlives the proxy that set it."
+        default=30.0,
+        description="How long the mark of a write outlives the proxy that set it."
+        " The same for all processes.",
     )
     read_lease_ms: float = Field(
         default=5.0,

@@ -123,7 +123,9 @@ class Engine(Readers, Writers):
         )
         self._node_watch = NodeWatch(cluster, keyspace, fences, placement, metrics)
         self._roster = Roster(
-            *(cluster, keyspace, placement, fences), read_lease_s=limits.read_lease_s
+            *(cluster, keyspace, placement, fences),
+            read_lease_s=limits.read_lease_s,
+            write_deadline_s=deadline_s,
         )
 
     def prove_nodes_by(self, prover: Prover) -> None:

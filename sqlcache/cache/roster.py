@@ -1,8 +1,9 @@
 """Sees to it that all processes of a deployment use the same list of nodes, and one protocol.
 
 Two lists lead one tag to two nodes, and what one process writes the other would not see. Nor would
-one that does not read what the other puts into logs, that waits for shorter read leases, or that
-gives a node up sooner than the other distrusts it (`memcache.health`). So each node holds twice
+one that does not read what the other puts into logs, that waits for shorter read leases, that
+gives a node up sooner than the other distrusts it (`memcache.health`), or takes the mark of a write
+for a dead one's that is not. So each node holds twice
 what is in use: a digest of the list, the format of tags' logs, and the read lease.
 
 - One lapses unless somebody at work renews it; with it are the other `_TIMES`. Who starts, and
@@ -38,6 +39,7 @@ _TIMES = (
     "cache.read_lease_ms",
     "memcached.outage_s",
     "memcached.connect_timeout_s + reconnect_max_s",
+    "cache.write_deadline_s",
 )
 _DISPUTED = b"disputed "
 """Begins what is found in place of a digest; that of who has found another one follows."""
@@ -65,12 +67,14 @@ class Roster:
         fences: Fences,
         *,
         read_lease_s: float,
+        write_deadline_s: float,
     ) -> None:
         self._cluster = cluster
         self._placement = placement
         self._fences = fences
         self._lasting = in_use(cluster.nodes, read_lease_s)
-        self._own = b"%b %g %g" % (self._lasting, cluster.outage_s, cluster.reach_s)
+        times = cluster.outage_s, cluster.reach_s, write_deadline_s
+        self._own = b"%b %g %g %g" % (self._lasting, *times)
         self.keeps_loaded = False
         """Whether what was loaded from a file is used: what was written since is known."""
         self._at_work, self._last = keyspace.roster(lapses=True), keyspace.roster(lapses=False)

@@ -10,6 +10,7 @@ from sqlcache.cache.tags import ROOT
 from sqlcache.errors import ConfigError
 from sqlcache.memcache.protocol import meta_get, meta_set
 from tests.cache.engines import (
+    DEADLINE_S,
     KEYSPACE,
     OUTAGE_S,
     REACH_S,
@@ -33,10 +34,11 @@ async def engine_on(
     refuse_writes: bool = False,
     outage_s: float = OUTAGE_S,
     reach_s: float = REACH_S,
+    deadline_s: float = DEADLINE_S,
 ) -> Engine:
     """One that has found the others to be like it; MySQL's log tells that no node has missed
     anything. Raises: ConfigError."""
-    own = limits(read_lease_s=lease_s, refuse_writes=refuse_writes)
+    own = limits(read_lease_s=lease_s, refuse_writes=refuse_writes, write_deadline_s=deadline_s)
     prover = Prover(Verdict.PROVEN)
     engine = await engine_alone_on(*at, own=own, outage_s=outage_s, reach_s=reach_s, prover=prover)
     await engine.proven(within_s=5)
@@ -251,22 +253,24 @@ async def test_who_has_other_read_leases_than_those_at_work_does_not_start(other
 
 
 @pytest.mark.parametrize(
-    ("outage_s", "reach_s", "told"),
+    ("outage_s", "reach_s", "deadline_s", "told"),
     [
-        (2.5, REACH_S, "memcached.outage_s = 2.5 is another time"),
-        (OUTAGE_S, 1.5, "connect_timeout_s [+] reconnect_max_s = 1.5 is another time"),
+        (2.5, REACH_S, DEADLINE_S, "memcached.outage_s = 2.5 is another time"),
+        (OUTAGE_S, 1.5, DEADLINE_S, "connect_timeout_s [+] reconnect_max_s = 1.5 is another time"),
+        (OUTAGE_S, REACH_S, 90, "cache.write_deadline_s = 90 is another time"),
     ],
-    ids=["outage", "reach"],
+    ids=["outage", "reach", "deadline"],
 )
-async def test_who_waits_otherwise_for_nodes_than_those_at_work_does_not_start(
-    outage_s: float, reach_s: float, told: str
+async def test_who_waits_otherwise_than_those_at_work_does_not_start(
+    outage_s: float, reach_s: float, deadline_s: float, told: str
 ) -> None:
     """Who gives a node up, or owes it a bump, before the others distrust it, or after they trust it
-    again, would have them serve what it has written over."""
+    again, would have them serve what it has written over; and so would they who take the mark of
+    its write for one of a dead process before it does."""
     one, two = nodes("one", "two")
     at_work = await engine_on(one, two)
     with pytest.raises(ConfigError, match=told):
-        await engine_on(one, two, outage_s=outage_s, reach_s=reach_s)
+        await engine_on(one, two, outage_s=outage_s, reach_s=reach_s, deadline_s=deadline_s)
     await at_work.close()
 
 
