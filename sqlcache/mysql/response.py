@@ -159,6 +159,19 @@ class ResponseTracker:
         self.commits: list[bytes] = []
         """The GTIDs that these tell of, see `tracking`."""
 
+    @classmethod
+    def amid_rows(
+        cls, command: int, capabilities: int, columns: int, rows: int, flags_at: int, came: int
+    ) -> "ResponseTracker":
+        """That of a result set of which so many bytes came, up to the end of a row. `flags_at`:
+        where the flags stand behind the definitions, or -1."""
+        tracker = cls(command, capabilities)
+        tracker.columns, tracker.rows = columns, rows
+        tracker._rows_follow, tracker._phase = True, _Phase.ROWS
+        tracker.status_offsets = [flags_at] if flags_at >= 0 else []
+        tracker._position = came
+        return tracker
+
     @property
     def bytes_fed(self) -> int:
         """How much of the response was fed."""

@@ -33,33 +33,73 @@ def scan(data: bytes, *, deprecate_eof: bool) -> Plain | None:
     """
     try:
         header, first = _HEADER_AND_FIRST(data)
-        at = 4 + (header & MAX_PAYLOAD_BYTES)
         if first == 0:
-            return _ended(data, 0, 0, -1, 4) if at == len(data) else None
-        if first > _MOST_COLUMNS:
+            whole = HEADER_BYTES + (header & MAX_PAYLOAD_BYTES) == len(data)
+            return _ended(data, 0, 0, -1, HEADER_BYTES) if whole else None
+        defined = _defined(data, deprecate_eof)
+        if defined is None:
             return None
-        for _ in range(first):
-            at += 4 + (_HEADER_AND_FIRST(data, at)[0] & MAX_PAYLOAD_BYTES)
-        behind_definitions = -1
-        if not deprecate_eof:
-            header, mark = _HEADER_AND_FIRST(data, at)
-            behind_definitions = at + 7
-            at += 9
-            if mark != 0xFE or header & MAX_PAYLOAD_BYTES != 5 or data[at - 2] & _NO_ROWS_YET:
-                return None
-        end_bytes = MAX_PAYLOAD_BYTES if deprecate_eof else OLD_END_BYTES
-        rows, at = step_over_rows(data, at, end_bytes)
-        header, mark = _HEADER_AND_FIRST(data, at)
-        length = header & MAX_PAYLOAD_BYTES
-        if mark != 0xFE or length >= end_bytes or at + 4 + length != len(data):
-            return None
-        if deprecate_eof:
-            return _ended(data, first, rows, -1, at + 4)
-        warnings, status = _STATUS_WARNINGS(data, at + 5)
-        plain = status, warnings, first, rows, behind_definitions, at + 7
-        return None if status & _MORE_RESULTS else plain
+        columns, behind, at = defined
+        rows, at = step_over_rows(data, at, end_bytes(deprecate_eof=deprecate_eof))
+        return _end_of_rows(data, at, columns, rows, behind, deprecate_eof)
     except (struct.error, IndexError, KeyError):
         return None
+
+
+def rows_begin(data: bytes, *, deprecate_eof: bool) -> tuple[int, int, int] | None:
+    """Of the first part of a response: how many columns its rows have, where the flags stand behind
+    their definitions, or -1, and where the rows begin. None where that is not there whole, or not
+    as plain as `scan` wants it."""
+    try:
+        return _defined(data, deprecate_eof)
+    except struct.error:
+        return None
+
+
+def rows_end(packet: bytes, *, deprecate_eof: bool) -> tuple[int, int, int] | None:
+    """The status flags and warnings that the last packet of rows tells of, and where in it the
+    flags stand; None where it is not as plain as `scan` wants it, or more than that."""
+    try:
+        found = _end_of_rows(packet, 0, 1, 0, -1, deprecate_eof)
+    except (struct.error, IndexError, KeyError):
+        return None
+    return None if found is None else (found[0], found[1], found[5])
+
+
+def end_bytes(*, deprecate_eof: bool) -> int:
+    """What ends rows is shorter than that."""
+    return MAX_PAYLOAD_BYTES if deprecate_eof else OLD_END_BYTES
+
+
+def _defined(data: bytes, deprecate_eof: bool) -> tuple[int, int, int] | None:
+    header, columns = _HEADER_AND_FIRST(data)
+    if not 0 < columns <= _MOST_COLUMNS:
+        return None
+    at = HEADER_BYTES + (header & MAX_PAYLOAD_BYTES)
+    for _ in range(columns):
+        at += HEADER_BYTES + (_HEADER_AND_FIRST(data, at)[0] & MAX_PAYLOAD_BYTES)
+    if deprecate_eof:
+        return (columns, -1, at) if at <= len(data) else None
+    header, mark = _HEADER_AND_FIRST(data, at)
+    behind, at = at + 7, at + 9
+    if mark != 0xFE or header & MAX_PAYLOAD_BYTES != 5 or len(data) < at:
+        return None
+    return None if data[behind] & _NO_ROWS_YET else (columns, behind, at)
+
+
+def _end_of_rows(
+    data: bytes, at: int, columns: int, rows: int, behind: int, deprecate_eof: bool
+) -> Plain | None:
+    header, mark = _HEADER_AND_FIRST(data, at)
+    length = header & MAX_PAYLOAD_BYTES
+    longest = end_bytes(deprecate_eof=deprecate_eof)
+    if mark != 0xFE or length >= longest or at + HEADER_BYTES + length != len(data):
+        return None
+    if deprecate_eof:
+        return _ended(data, columns, rows, -1, at + HEADER_BYTES)
+    warnings, status = _STATUS_WARNINGS(data, at + 5)
+    plain = status, warnings, columns, rows, behind, at + 7
+    return None if status & _MORE_RESULTS else plain
 
 
 def prepared_in(data: bytes, *, deprecate_eof: bool) -> tuple[int, int, int] | None:

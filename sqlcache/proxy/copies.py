@@ -66,6 +66,11 @@ class ResponseCopy:
             lease.decline_soon(lasting=not self.crowded)
 
     @property
+    def packets(self) -> bytes:
+        """What of it is kept: all, if it `fits`."""
+        return b"".join(self._chunks)
+
+    @property
     def is_waited_for(self) -> bool:
         """Whether others wait for what becomes of it."""
         return self._lease is not None
@@ -105,9 +110,8 @@ class ResponseCopy:
         if self.rows is None or not self.storable(tracker):
             return None
         status = tracker.ends[0].status or 0
-        packets = b"".join(self._chunks)
         rows = self.rows or tracker.rows
-        return entry.encode(versions, status, tracker.status_offsets, packets, rows)
+        return entry.encode(versions, status, tracker.status_offsets, self.packets, rows)
 
 
 class Copies:

@@ -19,6 +19,8 @@ from sqlcache.proxy.longway.standing import Standing
 from sqlcache.proxy.questions import written_like
 from sqlcache.proxy.relay import Relay
 from sqlcache.proxy.straight.course import Course
+from sqlcache.proxy.straight.inflight import InFlight
+from sqlcache.proxy.straight.parts import Parts
 from sqlcache.proxy.writes import Writes
 
 
@@ -64,12 +66,18 @@ class Answers:
         kept: ResponseCopy | None = None,
         opens: tuple[Read, float] | None = None,
         rows: int | None = None,
+        *,
+        parts: Parts | None = None,
     ) -> ResponseTracker:
         """Relays the answer to a command that was sent. `opens`: the read that it is, if it may
         open a snapshot, and when it was sent, at the latest. `rows`: the FOUND_ROWS() that the
-        client is told of instead of the server's."""
+        client is told of instead of the server's. `parts`: those that have gone by."""
         self._metrics.statements_relayed += 1
-        tracker = ResponseTracker(command.code, self._standing.state.capabilities)
+        capabilities = self._standing.state.capabilities
+        if parts is None:
+            tracker = ResponseTracker(command.code, capabilities)
+        else:
+            tracker = parts.tracker(command.code, capabilities)
         view = self._standing.own.view
         in_snapshot = view is not None and view.needs_snapshot
         own = None
@@ -78,7 +86,10 @@ class Answers:
         self._awaits_answer = True
         self.end_writing()
         try:
-            meaning = await self._pass_response(command, tracker, meaning, kept or own, rows)
+            recounts = None if parts is None else parts.recounts
+            meaning = await self._pass_response(
+                *(command, tracker, meaning, kept or own, rows, recounts)
+            )
             command.counts.took(self._metrics, self._last.sent_at, tracker.bytes_fed)
             if kept is None and not tracker.failed:
                 self._last.note_time(command.counts, self._standing.state.schema, fills=False)
@@ -99,11 +110,12 @@ class Answers:
         command: ClientCommand,
         meaning: Meaning,
         kept: ResponseCopy | None,
-        opens: tuple[Read, float] | None,
+        sent: InFlight,
     ) -> ResponseTracker:
-        """The same for one that was sent on the straight path."""
+        """The same for one that was sent on the straight path, where `parts` of it may have gone
+        by."""
         self._writes.go_on(self._standing.state)
-        return await self.relay(command, meaning, kept, opens)
+        return await self.relay(command, meaning, kept, sent.opens, parts=sent.parts)
 
     @property
     def is_over(self) -> bool:
@@ -125,6 +137,7 @@ class Answers:
         meaning: Meaning,
         kept: ResponseCopy | None = None,
         rows: int | None = None,
+        recounts: bool | None = None,
     ) -> Meaning:
         """Passes a response on, chunk by chunk; the chunk that ends a write waits for its bump.
 
@@ -133,7 +146,6 @@ class Answers:
         self._relay.take_commits()  # of what sqlcache asked itself
         names_commits = self._standing.state.names_commits and not meaning.may_set
         prepared = self._meanings.prepared(command)
-        recounts: bool | None = None
         while not tracker.done:
             held, grown = tracker.held_bytes, 0
             chunk = await self._relay.read(tracker)

@@ -166,7 +166,7 @@ class Commands:
             case Stage.SENT:
                 self._last.basis = reason_of(plan)
                 meaning = self._standing.meaning_under(plan, command)
-                await self._answers.relay_begun(command, meaning, None, now.opens)
+                await self._answers.relay_begun(command, meaning, None, now)
             case _:
                 assert_never(begun.stage)
 

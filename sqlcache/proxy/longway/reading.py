@@ -215,11 +215,12 @@ class Reading:
         if lease.tags is not None:
             self._last.basis = Basis(read, lease.tags, lease.versions, lease.whole)
         warnings = self._planner.keeper.warnings_of_counting if read.counts_all else 0
-        kept = self._copies.begin(warnings, lease)
+        begun = None if sent is None else sent.copy
+        kept = self._copies.begin(warnings, lease) if begun is None else begun
         self.filling = lease
         try:
             if sent is not None:
-                tracker = await self._answers.relay_begun(command, meaning, kept, sent.opens)
+                tracker = await self._answers.relay_begun(command, meaning, kept, sent)
             else:
                 tracker = await self._running.execute(command, meaning, kept, read=read)
             answered = self._answers.is_over and not tracker.failed

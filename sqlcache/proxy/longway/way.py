@@ -88,6 +88,7 @@ class LongWay:
         self.meanings = Meanings(planner)
         self._writes = writes = Writes(engine, planner, ask)
         self._handles = Handles(upstream, diagnostics)
+        copies = Copies(for_entries, limits.max_entry_bytes)
         self.standing = Standing(
             *(planner, self.last, diagnostics, self.meanings, writes.held_back, self._handles),
             straight_path=limits.straight,
@@ -95,7 +96,7 @@ class LongWay:
         )
         self.straight = self.standing.straight = StraightPath(
             *(client, upstream, engine, metrics, self.last, diagnostics, self.meanings, writes),
-            *(self._handles, for_hits),
+            *(self._handles, for_hits, copies),
             turned=self.standing.turned,
             checks=self._checks,
             max_entry_bytes=limits.max_entry_bytes,
@@ -104,7 +105,6 @@ class LongWay:
         self.course = self.straight.course
         refusals = Refusals(planner, self.standing, self.meanings, writes)
         planning = Planning(*(planner, self.standing, self.meanings, self.last), embedded=embedded)
-        copies = Copies(for_entries, limits.max_entry_bytes)
         self._answers = answers = Answers(
             *(relay, metrics, self.course, self.last, diagnostics, self.meanings, writes),
             *(self._handles, self.standing, refusals, copies),

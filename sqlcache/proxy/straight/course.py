@@ -63,6 +63,8 @@ class Course:
         last = self.now if self.handed_over is None else self.handed_over.command
         if last is not None and last.lease is not None:
             last.lease.release_soon()
+        if last is not None and last.copy is not None:
+            last.copy.give_back()
 
 
 class _OnCourse(Protocol):

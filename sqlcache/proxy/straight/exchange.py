@@ -25,13 +25,14 @@ from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.meanings import ON_THE_LOOP_BYTES
 from sqlcache.plan.pins import Values, values_of_execution, values_of_text
 from sqlcache.plan.plans import Pass, Plan
-from sqlcache.proxy.copies import UNSTORABLE_STATUS
+from sqlcache.proxy.copies import UNSTORABLE_STATUS, Copies
 from sqlcache.proxy.diagnostics import Diagnostics
 from sqlcache.proxy.handles import Handles
 from sqlcache.proxy.last_command import LastCommand
 from sqlcache.proxy.straight.ahead import Ahead
 from sqlcache.proxy.straight.course import Course, callback
 from sqlcache.proxy.straight.inflight import InFlight, Stage
+from sqlcache.proxy.straight.long_answers import LongAnswers
 from sqlcache.proxy.straight.terms import Terms
 from sqlcache.proxy.transaction import TransactionView
 from sqlcache.proxy.writes import Writes
@@ -79,7 +80,15 @@ class Exchange:
 
     __slots__ = (
         *("_client", "_diagnostics", "_engine", "_handles", "_held_back", "_last"),
-        *("_max_entry_bytes", "_metrics", "_terms", "_turned", "_upstream", "_writes"),
+        *(
+            "_long_answers",
+            "_max_entry_bytes",
+            "_metrics",
+            "_terms",
+            "_turned",
+            "_upstream",
+            "_writes",
+        ),
         *("ahead", "course"),
     )
 
@@ -96,6 +105,7 @@ class Exchange:
         writes: Writes,
         handles: Handles,
         metrics: Metrics,
+        copies: Copies,
         *,
         turned: Turned,
         max_entry_bytes: int,
@@ -114,6 +124,9 @@ class Exchange:
         self._metrics = metrics
         self._turned = turned
         self._max_entry_bytes = max_entry_bytes
+        self._long_answers = LongAnswers(
+            *(course, terms, client, upstream, diagnostics, metrics, copies)
+        )
 
     def close(self) -> None:
         """The session ends."""
@@ -326,6 +339,8 @@ class Exchange:
         now, terms = self.course.now, self._terms
         assert now is not None
         found = scan(chunk, deprecate_eof=terms.deprecate_eof)
+        if found is None and self._long_answers.take(now, chunk, self._passed):
+            return True
         if found is not None and found[0] & Status.SESSION_STATE_CHANGED:
             chunk, found = self.shown(chunk, found, now.plan)
         if found is None or (not now.marks and self._turns_unasked(now, found)):
@@ -342,6 +357,24 @@ class Exchange:
                 self.ahead.remember(now.plan, now, chunk, found)
             self._finish(now, chunk, found)
         return True
+
+    def _passed(self, now: InFlight, found: Plain, size: int) -> None:
+        """A long answer has gone by, which tells of no other session."""
+        plan, metrics, rows = now.plan, self._metrics, found[3]
+        plan.counts.took(metrics, self._last.sent_at, size)
+        self._last.note_time(plan.counts, self._terms.schema, fills=now.lease is not None)
+        metrics.statements_relayed += 1
+        metrics.statements_planned += 1
+        if now.copy is not None:
+            lease = now.copy.take_lease()  # it has ended where the answer was found to be too long
+            if lease is not None:
+                self._fill(lease, now.copy.packets, found)
+            now.copy.give_back()
+        if type(plan) is Pass:
+            self._follow(now, plan, rows)
+        else:
+            self._diagnostics.passed(reads=True, keeps_found_rows=False, rows=rows)
+        self.course.done()
 
     def open(self, view: TransactionView, takes: Callable[[bytes], bool]) -> None:
         """Has the server begin what a transaction's first hit has begun for its client."""

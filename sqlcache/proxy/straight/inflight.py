@@ -10,6 +10,8 @@ from sqlcache.cache.reads import Read
 from sqlcache.plan.contexts import CommandKey, Context
 from sqlcache.plan.plans import Plan
 from sqlcache.plan.prepared import Execution, Prepared
+from sqlcache.proxy.copies import ResponseCopy
+from sqlcache.proxy.straight.parts import Parts
 
 
 class InFlight:
@@ -17,8 +19,8 @@ class InFlight:
     context, and what it may be remembered by there."""
 
     __slots__ = (
-        *("answer", "execution", "found_in", "lease", "marks", "opens", "packet", "plan"),
-        "prepared",
+        *("answer", "copy", "execution", "found_in", "lease", "marks", "opens", "packet"),
+        *("parts", "plan", "prepared"),
     )
 
     def __init__(
@@ -44,6 +46,10 @@ class InFlight:
         the read, and when it was sent, at the latest, on the event loop's clock."""
         self.answer = b""
         """That of a change whose fence is being lifted."""
+        self.parts: Parts | None = None
+        """Those that have come of its answer, where that did not come at once."""
+        self.copy: ResponseCopy | None = None
+        """What has come of one that is to be stored and does not come at once."""
 
     @property
     def text(self) -> bytes:

@@ -25,6 +25,7 @@ from sqlcache.plan.meanings import Meanings
 from sqlcache.plan.plans import Pass, Preparation
 from sqlcache.plan.state import SessionState
 from sqlcache.proxy.checks import Checks
+from sqlcache.proxy.copies import Copies
 from sqlcache.proxy.diagnostics import Diagnostics
 from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES, Handles
 from sqlcache.proxy.last_command import LastCommand
@@ -64,6 +65,7 @@ class StraightPath:
         writes: Writes,
         handles: Handles,
         room: Room,
+        copies: Copies,
         *,
         turned: Turned,
         checks: Checks | None,
@@ -86,7 +88,7 @@ class StraightPath:
         )
         self._exchange = Exchange(
             *(self.course, terms, self.ahead, client, upstream, engine, last, diagnostics, writes),
-            *(handles, metrics),
+            *(handles, metrics, copies),
             turned=turned,
             max_entry_bytes=max_entry_bytes,
         )
