@@ -75,12 +75,21 @@ def both(
 
 
 def planned(relay: PrivateSqlcache) -> float:
+    """How many statements MySQL has answered by plans; not what came while others were answered."""
     return relay.metrics()["sqlcache_statements_planned_total"]
+
+
+def answer(client: RawClient, command: bytes) -> bytes:
+    """What comes back for a command that comes alone: only such a one goes by its plan."""
+    client.command(command)
+    client.wait_for_bytes()
+    client.send(client.sentinel())
+    return client.read_to_sentinel()
 
 
 def same(both: tuple[RawClient, RawClient], statement: str) -> bytes:
     """What both are answered, which is the same."""
-    expected, got = (client.sql(statement) for client in both)
+    expected, got = (answer(client, b"\x03" + statement.encode()) for client in both)
     assert got == expected
     return got
 
@@ -118,7 +127,7 @@ def test_one_that_comes_in_parts_goes_by_its_plan(
 
 def execute(client: RawClient, number: int, value: int) -> bytes:
     head = struct.pack("<BIBI", 0x17, number, 0, 1)
-    return client.ask(head + b"\x00\x01\x08\x00" + struct.pack("<q", value))
+    return answer(client, head + b"\x00\x01\x08\x00" + struct.pack("<q", value))
 
 
 def test_executions_are_told_of_other_columns_as_by_the_server(
