@@ -205,12 +205,19 @@ class AdminServer:
             )
         )
 
-    async def start(self) -> None:
-        """Returns when it accepts. Raises: ConfigError when the address cannot be used."""
+    async def bind(self) -> None:
+        """Has the address from then on: who connects waits for the start. Raises: ConfigError when
+        it cannot be used."""
         try:
             self._socket = await _bound(self._listen)
         except OSError as error:
             raise cannot_listen("admin.listen", self._listen, error) from None
+
+    async def start(self) -> None:
+        """Returns when it answers. Raises: ConfigError as `bind`, where that was not called."""
+        if self._socket is None:
+            await self.bind()
+        assert self._socket is not None
         self._serving = asyncio.create_task(self._server.serve([self._socket]))
         await self._server.accepts.wait()
 
@@ -223,14 +230,14 @@ class AdminServer:
 
     async def stop(self) -> None:
         """Stops accepting and ends all connections."""
-        if self._serving is None or self._socket is None:
-            return
-        self._server.ends.set()
-        await self._serving
+        if self._serving is not None:
+            self._server.ends.set()
+            await self._serving
+            self._serving = None
         for connection in list(self._server.server_state.connections):
             connection.transport.abort()
-        self._socket.close()
-        self._serving = None
+        if self._socket is not None:
+            self._socket.close()
 
 
 async def _bound(listen: HostPort) -> socket.socket:

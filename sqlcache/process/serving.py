@@ -1,7 +1,8 @@
 """`sqlcache serve`, from its start to its end; and `sqlcache invalidate`, which serves nobody.
 
-- Clients are accepted as soon as memcached is known or known to be away; then the admin door opens,
-  which says that the start goes on until MySQL, too, is known or known to be away.
+- Clients are accepted as soon as memcached is known or known to be away, and the admin address is
+  had; then the admin door opens, which says that the start goes on until MySQL, too, is known or
+  known to be away.
 - SIGHUP reads the settings again, see `reloading`.
 - SIGTERM and SIGINT drain, a second one ends what is left at once. The admin door answers until the
   end.
@@ -204,13 +205,15 @@ async def _start(
     reloading: Reloading,
 ) -> None:
     """Starts everything; then tells systemd again and again, and reloads. Raises: ConfigError."""
+    bound = await door.bind()  # before anybody is let in, who would lose what is under way
     await listen()
-    opened = await door.open()
+    if bound:
+        await door.open()
     await app.get_ready()
     _say(f"sqlcache ready: {status}")
     systemd.ready(status)
     await asyncio.gather(
-        _feed_watchdog(app, systemd), reloading.run(status), *([] if opened else [door.open_late()])
+        _feed_watchdog(app, systemd), reloading.run(status), *([] if bound else [door.open_late()])
     )
 
 
@@ -231,11 +234,11 @@ class _Door:
         self._admin = admin
         self._patient = patient
 
-    async def open(self) -> bool:
-        """Whether it is open now, or there is none. Raises: ConfigError where it cannot be."""
+    async def bind(self) -> bool:
+        """Whether it has its address now, or needs none. Raises: ConfigError where it cannot."""
         try:
             if self._admin is not None:
-                await self._admin.start()
+                await self._admin.bind()
         except ConfigError as error:
             if not self._patient:
                 raise
@@ -243,12 +246,16 @@ class _Door:
             return False
         return True
 
+    async def open(self) -> None:
+        """Answers there."""
+        if self._admin is not None:
+            await self._admin.start()
+
     async def open_late(self) -> None:
         """Opens it as soon as it can be opened."""
-        assert self._admin is not None
         while True:
             with suppress(ConfigError):
-                return await self._admin.start()
+                return await self.open()
             await asyncio.sleep(_DOOR_EVERY_S)
 
 

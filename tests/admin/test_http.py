@@ -418,3 +418,23 @@ async def test_an_address_in_use_is_a_setting_that_is_wrong(server: AdminServer)
     other = AdminServer(server.address, PAGES)
     with pytest.raises(ConfigError, match=r"admin\.listen = 127\.0\.0\.1:\d+: cannot listen"):
         await other.start()
+
+
+async def test_who_connects_before_the_start_is_answered_then() -> None:
+    server = AdminServer(ANYWHERE, PAGES)
+    await server.bind()
+    client = await Client.connect(server)
+    await client.send(get("/live"))
+    await server.start()
+    head, body = await client.read()
+    assert (head.status_code, body) == (200, b"ok\n")
+    await server.stop()
+
+
+async def test_an_address_that_was_never_answered_at_is_given_up() -> None:
+    server = AdminServer(ANYWHERE, PAGES)
+    await server.bind()
+    address = server.address
+    await server.stop()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(address.host, address.port)

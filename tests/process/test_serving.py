@@ -16,8 +16,10 @@ from typing import Any
 
 import pymysql
 import pytest
+from starlette.applications import Starlette
 
 from sqlcache import settings_sources
+from sqlcache.admin.http import AdminServer
 from sqlcache.demo.servers import (
     NotStarted,
     PrivateMariaDB,
@@ -26,7 +28,7 @@ from sqlcache.demo.servers import (
     free_port,
     wait_until,
 )
-from sqlcache.errors import ConfigError
+from sqlcache.errors import ConfigError, NotNow
 from sqlcache.process import serving
 from sqlcache.process.ports import Port
 from sqlcache.process.serving import invalidate
@@ -471,6 +473,34 @@ async def test_no_step_of_the_end_is_left_out_for_what_another_raises(
         await serving._run(app, listen, "", settings, lambda: settings, port)
     assert steps == ["systemd", "app", "admin", "signals"]
     assert listening.fileno() == -1
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        asyncio.get_running_loop().remove_signal_handler(number)
+
+
+async def test_nobody_is_let_in_where_the_admin_address_is_not_to_be_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    events: list[str] = []
+
+    class App:
+        """What serves, of which only who is let in matters."""
+
+        async def stop(self) -> None:
+            events.append("stop")
+
+    async def listen() -> None:
+        events.append("listen")
+
+    app: Any = App()
+    monkeypatch.setattr(serving, "_admin", lambda address, *_: AdminServer(address, Starlette()))
+    monkeypatch.setattr(serving, "_ignore_signals", lambda: None)
+    here = {"upstream.url": "mysql://cat@127.0.0.1:1", "memcached.nodes": ["memory"]}
+    with closing(socket.create_server(("127.0.0.1", 0))) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        settings = settings_sources.from_arguments({**here, "admin.listen": address})
+        with pytest.raises(NotNow, match=rf"admin\.listen = {address}: cannot listen"):
+            await serving._run(app, listen, "", settings, lambda: settings, None)
+    assert events == ["stop"]
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().remove_signal_handler(number)
 
