@@ -60,7 +60,8 @@ class Writer:
     def __exit__(
         self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
     ) -> None:
-        self._file.close()
+        with suppress(OSError):  # it tries once more to write what it could not, as on a full disk
+            self._file.close()
         with suppress(OSError):
             self._part.unlink(missing_ok=True)
 

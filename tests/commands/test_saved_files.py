@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -46,6 +47,21 @@ def test_one_that_was_not_ended_leaves_what_was_there(saved: Path) -> None:
         file.say(HEADER, {"prefix": "other"})
     assert saved.read_bytes() == before
     assert [each.name for each in saved.parent.iterdir()] == ["saved"]
+
+
+@pytest.mark.parametrize("value_bytes", [10, 100_000], ids=["at the end", "amid the records"])
+def test_one_that_the_disk_has_no_room_for_says_so_and_leaves_nothing(
+    tmp_path: Path, value_bytes: int
+) -> None:
+    def write() -> None:
+        with Writer(tmp_path / "saved") as file, open("/dev/full", "wb") as full:
+            os.dup2(full.fileno(), file._file.fileno())
+            file.write(Record(ITEM, b"p:e:abc", bytes(value_bytes)))
+            file.end({"answers": 1})
+
+    with pytest.raises(ConfigError, match="saved: No space left on device"):
+        write()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_no_byte_may_be_missing_or_another_one(saved: Path) -> None:
