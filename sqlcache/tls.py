@@ -4,7 +4,7 @@ import os
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 from sqlcache.errors import ConfigError
 from sqlcache.settings import Settings
@@ -84,8 +84,12 @@ def upstream_tls(settings: Settings) -> UpstreamTls:
 
 
 def _load_certificate(context: ssl.SSLContext, section: str, certificate: Path, key: Path) -> None:
+    def refuse() -> NoReturn:
+        """Else OpenSSL would ask at the terminal, and hold up all clients meanwhile."""
+        raise ConfigError(f"{section}.tls_key = {key}: expected a private key without a passphrase")
+
     try:
-        context.load_cert_chain(certificate, key)
+        context.load_cert_chain(certificate, key, refuse)
     except (ssl.SSLError, OSError) as error:
         raise ConfigError(
             f"{section}.tls_certificate = {certificate}, {section}.tls_key = {key}:"
