@@ -99,8 +99,14 @@ def _run(
     logs.configure(loaded.settings.log.level, loaded.settings.log.format)
     for warning in loaded.warnings:
         log.warning("variable not understood reason=%s", warning)
+
+    def read() -> Settings:
+        nonlocal loaded
+        loaded = _load(options, had_file=loaded.has_file)
+        return loaded.settings
+
     try:
-        return serve(loaded.settings, lambda: _load(options).settings)
+        return serve(loaded.settings, read)
     except SqlcacheError as error:
         for line in str(error).splitlines():
             log.error("not started reason=%s", line)
@@ -129,7 +135,7 @@ def _print_settings(options: argparse.Namespace) -> Settings:
     from sqlcache.rules import policy_of
     from sqlcache.tls import client_tls, upstream_tls
 
-    settings, sources, warnings = _load(options)
+    settings, sources, warnings, _ = _load(options)
     policy_of(settings)
     client_tls(settings)
     upstream_tls(settings)
@@ -237,11 +243,14 @@ def _hide_login() -> None:
 
 
 def _load(
-    options: argparse.Namespace, instead: Mapping[str, object] = MappingProxyType({})
+    options: argparse.Namespace,
+    instead: Mapping[str, object] = MappingProxyType({}),
+    *,
+    had_file: bool = False,
 ) -> Loaded:
-    """The settings; `instead` has flags in place of what was given."""
+    """The settings; `instead` has flags in place of what was given. `had_file`: see `load`."""
     flags = {name: getattr(options, name) for name in SHORT_NAMES} | dict(instead)
-    return load(options.config, os.environ, flags)
+    return load(options.config, os.environ, flags, had_file=had_file)
 
 
 def _asking(options: argparse.Namespace, only: frozenset[str]) -> Settings:

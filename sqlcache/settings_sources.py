@@ -58,12 +58,14 @@ def without_login(text: str) -> str:
 class Loaded(NamedTuple):
     """Settings, and for each that was given where from, by its path; the others are defaults.
 
-    `warnings` are sentences about what was given and is no setting.
+    `warnings` are sentences about what was given and is no setting; `has_file` is whether a file
+    gave any.
     """
 
     settings: Settings
     sources: Mapping[str, str]
     warnings: tuple[str, ...] = ()
+    has_file: bool = False
 
 
 def load(
@@ -72,25 +74,29 @@ def load(
     flags: Mapping[str, object] | None = None,
     *,
     only: Container[str] | None = None,
+    had_file: bool = False,
 ) -> Loaded:
     """Settings from a file, the environment and flags.
 
     The file is `config`, else what SQLCACHE_CONFIG names, else `sqlcache.toml` here, if any.
     `flags` are by the names of SHORT_NAMES; those that are None were not given. `only`: the
     sections and paths, if not all, that are taken from file and environment; others are not looked
-    at, nor are files that they name.
+    at, nor are files that they name. `had_file`: there was a file with settings before, which is
+    not to be without any now: what it said, as that a table is not cached, is not thereby revoked.
 
     Raises: ConfigError, a line for each thing that is wrong.
     """
     environment = environment or {}
     if config is None and (named := environment.get(_FILE_VARIABLE)):
         config = Path(named)
-    given = _from_file(config) | _from_environment(environment)
+    from_file = _from_file(config, had_file=had_file)
+    given = from_file | _from_environment(environment)
     if only is not None:
         taken = (path for path in given if path in only or path.partition(".")[0] in only)
         given = {path: given[path] for path in taken}
     loaded = _validated(given | _from_flags(flags or {}))
-    return loaded._replace(warnings=tuple(_not_understood(environment)))
+    warnings = tuple(_not_understood(environment))
+    return loaded._replace(warnings=warnings, has_file=bool(from_file))
 
 
 def from_arguments(arguments: Mapping[str, object]) -> Settings:
@@ -119,12 +125,12 @@ def _validated(given: _Given) -> Loaded:
         raise ConfigError("\n".join(lines)) from None
 
 
-def _from_file(config: Path | None) -> _Given:
+def _from_file(config: Path | None, *, had_file: bool) -> _Given:
     file = config or DEFAULT_FILE
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        if config is None:
+        if config is None and not had_file:
             return {}
         raise ConfigError(f"{file}: there is no such file") from None
     except OSError as error:
@@ -140,6 +146,8 @@ def _from_file(config: Path | None) -> _Given:
             meant = _closest_section(section)
             raise ConfigError(f"{section} ({file}): expected a section, as in [proxy]{meant}")
         given |= {f"{section}.{name}": (value, str(file)) for name, value in values.items()}
+    if had_file and not given:
+        raise ConfigError(f"{file}: has no settings any more: expected some, or a restart")
     return given
 
 

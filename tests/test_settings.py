@@ -76,6 +76,25 @@ class TestSources:
         Path("other.toml").write_text("")
         assert load(Path("other.toml"), {}, FLAGS).settings.cache.ttl_s == 3600
 
+    @pytest.mark.parametrize("config", [None, Path("sqlcache.toml")])
+    def test_a_file_that_had_settings_is_not_to_be_without_any_later(
+        self, config: Path | None
+    ) -> None:
+        file = Path("sqlcache.toml")
+        file.write_text("[[rules]]\ntable = 'shop.secrets'\noff = true\n")
+        before = load(config, {}, FLAGS)
+        file.write_text("rules = []\n")  # which says so
+        assert load(config, {}, FLAGS, had_file=before.has_file).settings.rules == ()
+        for nothing in ("", "# [[rules]]\n", "[proxy]\n"):
+            file.write_text(nothing)
+            with pytest.raises(ConfigError, match=r"sqlcache\.toml: has no settings any more"):
+                load(config, {}, FLAGS, had_file=before.has_file)
+            without = load(config, {}, FLAGS)
+            assert not load(config, {}, FLAGS, had_file=without.has_file).has_file
+        file.unlink()
+        with pytest.raises(ConfigError, match=r"sqlcache\.toml: there is no such file"):
+            load(config, {}, FLAGS, had_file=before.has_file)
+
     @pytest.mark.parametrize("toml", ["[proxy", "\x00", "proxy = 3"])
     def test_a_file_that_is_not_a_settings_file_is_named(self, toml: str) -> None:
         assert "sqlcache.toml" in refused(toml)[0]

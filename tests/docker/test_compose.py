@@ -50,7 +50,7 @@ def settings_of(project: Project) -> Settings:
     given = project.environment("sqlcache")
     for path, file in project.secrets("sqlcache").items():
         given = {name: value.replace(path, str(file)) for name, value in given.items()}
-    settings, sources, _ = load(environment=given)
+    settings, sources, *_ = load(environment=given)
     assert {name for name in given if name.startswith("SQLCACHE_")} == set(sources.values())
     return settings
 

@@ -171,7 +171,7 @@ def sqlcache(request: pytest.FixtureRequest, tmp_path: Path) -> Sqlcache:
         for name, text in pod.files(mount["name"]).items():
             (folder / name).write_text(moved(text) or TO_FILL_IN[name])
     environment = {each["name"]: moved(each["value"]) for each in container["env"]}
-    settings, sources, _ = load(environment=environment)
+    settings, sources, *_ = load(environment=environment)
     assert set(environment) - set(sources.values()) == {"SQLCACHE_CONFIG"}
     # The image gives these in its environment, which wins over the file.
     by_environment = {path for path, source in sources.items() if source in environment}

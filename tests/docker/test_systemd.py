@@ -98,7 +98,7 @@ def test_the_unit_is_as_closed_as_the_documents_say() -> None:
 
 
 def test_the_units_environment_and_the_example_are_settings(installed: dict[str, str]) -> None:
-    settings, sources, _ = load(environment=installed)
+    settings, sources, *_ = load(environment=installed)
     assert settings.upstream.read_password() == "secret"
     assert set(installed) - set(sources.values()) == {"SQLCACHE_CONFIG"}
     assert settings.admin.listen is not None
