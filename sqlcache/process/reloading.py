@@ -83,22 +83,24 @@ def check(settings: Settings, *, made_certificate: bool) -> None:
 
 class Reloading:
     """Reloads whenever it is asked to, one at a time. `read` reads the settings, as at the start,
-    and may raise ConfigError."""
+    and may raise ConfigError. `asked` is set by who asks; also before `run`, which then begins with
+    it."""
 
     def __init__(
-        self, settings: Settings, read: Callable[[], Settings], app: Reloadable, systemd: Systemd
+        self,
+        settings: Settings,
+        read: Callable[[], Settings],
+        app: Reloadable,
+        systemd: Systemd,
+        asked: asyncio.Event,
     ) -> None:
         self._running = settings
         self._made_certificate = settings.proxy.makes_certificate
         self._read = read
         self._app = app
         self._systemd = systemd
-        self._asked = asyncio.Event()
+        self._asked = asked
         self._alone = asyncio.Lock()
-
-    def ask(self) -> None:
-        """To be called by a signal's handler; also before `run`, which then begins with it."""
-        self._asked.set()
 
     async def run(self, status: str) -> None:
         """Never returns. `status` is what the service manager is to hear of it when it is done."""

@@ -20,7 +20,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import uvloop
 
@@ -74,6 +74,7 @@ def invalidate(settings: Settings, read: Callable[[], Settings]) -> int:
     return 0
 
 
+_T = TypeVar("_T")
 _Listen = Callable[[], Awaitable[None]]
 """Accepts clients from then on. Raises: ConfigError."""
 
@@ -97,17 +98,48 @@ class _Serving(Operated, Protocol):
         """Ends the draining at once."""
 
 
+class _Signals:
+    """What signals ask for, from before there is anybody to do it."""
+
+    def __init__(self) -> None:
+        self.stopped = asyncio.Event()
+        self.reload = asyncio.Event()
+        self.cut: Callable[[], None] = self.stopped.set  # what a second one that stops does
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, self.reload.set)
+        for number in _STOP_SIGNALS:
+            loop.add_signal_handler(number, self._stop)
+
+    def _stop(self) -> None:
+        if self.stopped.is_set():
+            self.cut()
+        self.stopped.set()
+
+    @staticmethod
+    def ignore() -> None:
+        """Or one that comes just then makes an orderly end a death."""
+        for number in (*_STOP_SIGNALS, signal.SIGHUP):
+            asyncio.get_running_loop().remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
+
+
 async def _serve(settings: Settings, read: Callable[[], Settings]) -> None:
+    signals = _Signals()
     take_over, shares = settings.proxy.take_over, not settings.memcached.in_memory
-    port = await Port.claim(settings.proxy.listen, take_over=take_over, shares=shares)
+    claim = Port.claim(settings.proxy.listen, take_over=take_over, shares=shares)
+    port = await _until(signals.stopped, claim)
+    if port is None:
+        signals.ignore()
+        return
     app, listen = _parts(settings, port)
-    await _run(app, listen, f"listening on {port.address}", settings, read, port)
+    await _run(app, listen, f"listening on {port.address}", settings, read, port, signals)
 
 
 async def _invalidate(settings: Settings, read: Callable[[], Settings]) -> None:
+    signals = _Signals()
     app = _app(settings, None, None)
     status = f"following the binary log of {settings.upstream.url.address}"
-    await _run(app, app.attend, status, settings, read, None)
+    await _run(app, app.attend, status, settings, read, None, signals)
 
 
 async def _run(
@@ -117,36 +149,40 @@ async def _run(
     settings: Settings,
     read: Callable[[], Settings],
     port: Port | None,
+    signals: _Signals,
 ) -> None:
     """Starts, and ends when it is told to. `status` is what it does then, for people."""
     address = settings.admin.listen
     systemd = Systemd(os.environ)
-    reloading = Reloading(settings, read, app, systemd)
+    reloading = Reloading(settings, read, app, systemd, signals.reload)
     admin = None if address is None else _admin(address, app, reloading)
     door = _Door(admin, patient=settings.proxy.take_over)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloading.ask)
-    stopped = _stopped_by_signals(app)
+    signals.cut = app.cut
     async with AsyncExitStack() as end:  # in reverse, whatever becomes of each
-        end.callback(_ignore_signals)  # or one that comes just then makes an orderly end a death
+        end.callback(signals.ignore)
         if admin is not None:
             end.push_async_callback(admin.stop)
         end.push_async_callback(app.stop)
         if port is not None:
             end.callback(port.close)
         end.callback(systemd.stopping, settings.proxy.drain_timeout_s + KILL_AFTER_S)
-        await _until(stopped, _start(app, listen, status, door, systemd, reloading))
+        await _until(signals.stopped, _start(app, listen, status, door, systemd, reloading))
         log.info("draining timeout_s=%s", settings.proxy.drain_timeout_s)
 
 
-async def _until(stopped: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
-    """Does the work, or what of it there is until `stopped` is set. Raises what it raises."""
+async def _until(stopped: asyncio.Event, work: Coroutine[Any, Any, _T]) -> _T | None:
+    """What the work makes; None where it is not done when `stopped` is set. Raises what it
+    raises."""
+    if stopped.is_set():
+        return work.close()
     working = asyncio.create_task(work)
     waiting = asyncio.create_task(stopped.wait())
     await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
     working.cancel()
     with suppress(asyncio.CancelledError):
-        await working
+        return await working
+    return None
 
 
 def _admin(address: HostPort, app: _Serving, reloading: Reloading) -> AdminServer:
@@ -264,25 +300,6 @@ async def _feed_watchdog(app: _Serving, systemd: Systemd) -> None:
         if await app.turns():
             systemd.alive()
         await asyncio.sleep(systemd.watchdog_s / _BEATS_A_WATCHDOG)
-
-
-def _stopped_by_signals(app: _Serving) -> asyncio.Event:
-    stopped = asyncio.Event()
-
-    def stop() -> None:
-        if stopped.is_set():
-            app.cut()
-        stopped.set()
-
-    for number in _STOP_SIGNALS:
-        asyncio.get_running_loop().add_signal_handler(number, stop)
-    return stopped
-
-
-def _ignore_signals() -> None:
-    for number in (*_STOP_SIGNALS, signal.SIGHUP):
-        asyncio.get_running_loop().remove_signal_handler(number)
-        signal.signal(number, signal.SIG_IGN)
 
 
 def run_worker(

@@ -81,7 +81,7 @@ def reloaded(app: Went, running: Settings, *readings: Settings) -> Reloading:
 
     async def run() -> Reloading:
         left = iter(readings)
-        reloading = Reloading(running, lambda: next(left), app, Systemd({}))
+        reloading = Reloading(running, lambda: next(left), app, Systemd({}), asyncio.Event())
         for _ in readings:
             await reloading.reload()
         return reloading

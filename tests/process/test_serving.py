@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -446,6 +447,8 @@ async def test_no_step_of_the_end_is_left_out_for_what_another_raises(
     class Ending:
         """What serves, of which only the end matters."""
 
+        cut = None
+
         async def stop(self) -> None:
             steps.append("app")
             raise MemoryError
@@ -463,14 +466,15 @@ async def test_no_step_of_the_end_is_left_out_for_what_another_raises(
 
     monkeypatch.setattr(Systemd, "stopping", stopping)
     monkeypatch.setattr(serving, "_admin", lambda *_: Door())
-    monkeypatch.setattr(serving, "_ignore_signals", lambda: steps.append("signals"))
+    signals = serving._Signals()
+    monkeypatch.setattr(signals, "ignore", lambda: steps.append("signals"))
     here = {"upstream.url": "mysql://cat@127.0.0.1:1", "memcached.nodes": ["memory"]}
     settings = settings_sources.from_arguments({**here, "admin.listen": "127.0.0.1:1"})
     port = await Port.claim(HostPort("127.0.0.1", 0), take_over=False)
     (listening,) = port.sockets(0, of=1)
     app: Any = Ending()
     with pytest.raises(MemoryError):
-        await serving._run(app, listen, "", settings, lambda: settings, port)
+        await serving._run(app, listen, "", settings, lambda: settings, port, signals)
     assert steps == ["systemd", "app", "admin", "signals"]
     assert listening.fileno() == -1
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -485,6 +489,8 @@ async def test_nobody_is_let_in_where_the_admin_address_is_not_to_be_had(
     class App:
         """What serves, of which only who is let in matters."""
 
+        cut = None
+
         async def stop(self) -> None:
             events.append("stop")
 
@@ -493,13 +499,14 @@ async def test_nobody_is_let_in_where_the_admin_address_is_not_to_be_had(
 
     app: Any = App()
     monkeypatch.setattr(serving, "_admin", lambda address, *_: AdminServer(address, Starlette()))
-    monkeypatch.setattr(serving, "_ignore_signals", lambda: None)
+    signals = serving._Signals()
+    monkeypatch.setattr(signals, "ignore", lambda: None)
     here = {"upstream.url": "mysql://cat@127.0.0.1:1", "memcached.nodes": ["memory"]}
     with closing(socket.create_server(("127.0.0.1", 0))) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         settings = settings_sources.from_arguments({**here, "admin.listen": address})
         with pytest.raises(NotNow, match=rf"admin\.listen = {address}: cannot listen"):
-            await serving._run(app, listen, "", settings, lambda: settings, None)
+            await serving._run(app, listen, "", settings, lambda: settings, None, signals)
     assert events == ["stop"]
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().remove_signal_handler(number)
@@ -534,6 +541,51 @@ def test_and_where_an_orphan_has_it(tmp_path: Path) -> None:
         with started_with(tmp_path, "--listen", address) as server:
             _, said = server.communicate(timeout=60)
     assert (server.returncode, "Address already in use" in said) == (1, True), said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_signal_before_the_address_is_had_ends_it(
+    tmp_path: Path, number: signal.Signals, count: int
+) -> None:
+    with waiting_for_its_address(tmp_path, count) as (server, _):
+        server.send_signal(number)
+        _, said = server.communicate(timeout=60)
+    assert (server.returncode, said) == (0, "")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_reload_that_is_asked_for_so_early_comes_when_it_is_ready(
+    tmp_path: Path, count: int
+) -> None:
+    with waiting_for_its_address(tmp_path, count) as (server, orphan):
+        server.send_signal(signal.SIGHUP)
+        orphan.close()
+        assert server.stderr is not None
+        assert any("settings reloaded" in line for line in server.stderr)
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(60) == 0
+
+
+@contextmanager
+def waiting_for_its_address(
+    folder: Path, count: int
+) -> Iterator[tuple[subprocess.Popen[str], socket.socket]]:
+    """One that begins, and who has the address yet."""
+
+    def catches() -> bool:
+        (caught,) = re.findall(r"SigCgt:\t(\w+)", Path(f"/proc/{server.pid}/status").read_text())
+        wanted = 1 << signal.SIGHUP - 1 | 1 << signal.SIGTERM - 1
+        return int(caught, 16) & wanted == wanted
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as orphan:
+        address = f"127.0.0.1:{orphan.getsockname()[1]}"
+        with started_with(folder, "--listen", address, count=count) as server:
+            try:
+                wait_until(catches, 60, "the start")
+                yield server, orphan
+            finally:
+                server.kill()
 
 
 def test_and_where_a_worker_dies_at_its_start(tmp_path: Path) -> None:
