@@ -68,8 +68,10 @@ class StreamRefused(UpstreamError):
         self.code = code
 
 
-def cannot_listen(setting: str, address: object, error: OSError) -> ConfigError:
+def cannot_listen(setting: str, address: object, error: OSError, at: object = "") -> ConfigError:
     """Why the address of a setting cannot be had: others may have it yet, or the machine not, or no
-    name server answers. A right that is lacking comes by no waiting."""
+    name server answers. A right that is lacking comes by no waiting. `at`: for which of those that
+    a name may mean."""
     kind = ConfigError if error.errno in _WRONG else NotNow
-    return kind(f"{setting} = {address}: cannot listen: {error.strerror or error}")
+    where = "" if str(at) in str(address) else f" at {at}"
+    return kind(f"{setting} = {address}: cannot listen{where}: {error.strerror or error}")

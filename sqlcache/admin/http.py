@@ -11,6 +11,7 @@ for longest has to go.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ MAX_CONNECTIONS: Final = 100
 IDLE_TIMEOUT_S: Final = 30.0
 
 _BACKLOG: Final = 128
+_LACKING: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})  # no address of this machine
 _TURN_BYTES: Final = 1_024  # in chunks of a byte they take h11 a millisecond
 _END_S: Final = 1  # for what is under way when it is stopped
 
@@ -184,7 +186,7 @@ class AdminServer:
 
     def __init__(self, listen: HostPort, application: ASGIApp) -> None:
         self._listen = listen
-        self._socket: socket.socket | None = None
+        self._sockets: list[socket.socket] = []
         self._serving: asyncio.Task[None] | None = None
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
         self._server = _Server(
@@ -209,23 +211,22 @@ class AdminServer:
         """Has the address from then on: who connects waits for the start. Raises: ConfigError when
         it cannot be used."""
         try:
-            self._socket = await _bound(self._listen)
+            self._sockets = await _bound(self._listen)
         except OSError as error:
             raise cannot_listen("admin.listen", self._listen, error) from None
 
     async def start(self) -> None:
         """Returns when it answers. Raises: ConfigError as `bind`, where that was not called."""
-        if self._socket is None:
+        if not self._sockets:
             await self.bind()
-        assert self._socket is not None
-        self._serving = asyncio.create_task(self._server.serve([self._socket]))
+        self._serving = asyncio.create_task(self._server.serve(self._sockets))
         await self._server.accepts.wait()
 
     @property
     def address(self) -> HostPort:
-        """Where it really listens: differs from `listen` where that had port 0."""
-        assert self._socket is not None, "start() first"
-        host, port = self._socket.getsockname()[:2]
+        """Where it really listens, first of all: differs from `listen` where that had port 0."""
+        assert self._sockets, "bind() first"
+        host, port = self._sockets[0].getsockname()[:2]
         return HostPort(host, port)
 
     async def stop(self) -> None:
@@ -236,15 +237,33 @@ class AdminServer:
             self._serving = None
         for connection in list(self._server.server_state.connections):
             connection.transport.abort()
-        if self._socket is not None:
-            self._socket.close()
+        _close(self._sockets)
 
 
-async def _bound(listen: HostPort) -> socket.socket:
-    """A socket at the address. Raises: OSError."""
+async def _bound(listen: HostPort) -> list[socket.socket]:
+    """Sockets at all addresses of the host that the machine has: `localhost` means one of IPv6 also
+    where that is switched off. Raises: ConfigError where it has none, or one cannot be had; OSError
+    where the name means nothing."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)
-    family, kind, protocol, _, address = found[0]
+    made: list[socket.socket] = []
+    number = listen.port
+    for family, kind, protocol, _, (host, _, *rest) in dict.fromkeys(found):
+        try:
+            made.append(_listening(family, kind, protocol, (host, number, *rest)))
+            number = made[0].getsockname()[1]
+        except OSError as error:
+            problem = cannot_listen("admin.listen", listen, error, host)
+            if error.errno not in _LACKING:
+                _close(made)
+                raise problem from None
+    if not made:
+        raise problem
+    return made
+
+
+def _listening(family: int, kind: int, protocol: int, address: tuple[Any, ...]) -> socket.socket:
+    """Raises: OSError."""
     made = socket.socket(family, kind, protocol)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -254,3 +273,8 @@ async def _bound(listen: HostPort) -> socket.socket:
         made.close()
         raise
     return made
+
+
+def _close(sockets: list[socket.socket]) -> None:
+    for each in sockets:
+        each.close()

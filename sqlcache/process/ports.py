@@ -43,6 +43,7 @@ def open_sockets(listen: HostPort) -> list[socket.socket]:
     Raises: ConfigError when one cannot be had.
     """
     opened: list[socket.socket] = []
+    host: object = ""
     number = listen.port
     try:
         for family, kind, _, _, (host, _, *rest) in _addresses(listen):
@@ -53,7 +54,7 @@ def open_sockets(listen: HostPort) -> list[socket.socket]:
             number = sock.getsockname()[1]
     except OSError as error:
         _close(opened)
-        raise _no_address(listen, error) from None
+        raise _no_address(listen, error, host) from None
     return opened
 
 
@@ -73,8 +74,8 @@ def _socket(family: int, kind: int) -> socket.socket:
     return sock
 
 
-def _no_address(listen: HostPort, error: OSError) -> ConfigError:
-    return cannot_listen("proxy.listen", listen, error)
+def _no_address(listen: HostPort, error: OSError, at: object = "") -> ConfigError:
+    return cannot_listen("proxy.listen", listen, error, at)
 
 
 def _peer(connection: socket.socket) -> tuple[int, int]:
@@ -162,6 +163,7 @@ class Port:
         """Raises: ConfigError where somebody listens, and does not cease to."""
         if self._listen.port == 0:
             return
+        address: tuple[object, ...] = ("",)
         until = self._loop.time() + _GOING_S
         while True:
             try:
@@ -171,7 +173,7 @@ class Port:
                 return
             except OSError as error:
                 if error.errno != errno.EADDRINUSE or self._loop.time() > until:
-                    raise _no_address(self._listen, error) from None
+                    raise _no_address(self._listen, error, address[0]) from None
             await asyncio.sleep(_TRY_EVERY_S)
 
     # The name.

@@ -438,3 +438,40 @@ async def test_an_address_that_was_never_answered_at_is_given_up() -> None:
     await server.stop()
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection(address.host, address.port)
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The addresses that each name means."""
+    hosts: list[str] = []
+    kind = socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, ""
+
+    def look_up(name: str, port: int, *_: object, **__: object) -> list[object]:
+        return [(*kind, (host, port)) for host in hosts]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return hosts
+
+
+async def test_it_listens_at_all_addresses_of_a_name_that_the_machine_has(found: list[str]) -> None:
+    found += ["192.0.2.1", "127.0.0.1", "127.0.0.2"]
+    server = AdminServer(HostPort("door", 0), PAGES)
+    await server.start()
+    port = server.address.port
+    for host in ("127.0.0.1", "127.0.0.2"):
+        found[:] = [host]
+        client = Client(*await asyncio.open_connection(host, port))
+        assert await client.ask(get("/live")) == (200, b"ok\n")
+    await server.stop()
+
+
+async def test_which_address_of_a_name_cannot_be_had_is_said(
+    server: AdminServer, found: list[str]
+) -> None:
+    for hosts in (["192.0.2.1"], ["127.0.0.2", "127.0.0.1"]):
+        found[:] = hosts
+        other = AdminServer(HostPort("door", server.address.port), PAGES)
+        with pytest.raises(ConfigError, match=rf"door:\d+: cannot listen at {hosts[-1]}: "):
+            await other.start()
+    with socket.socket() as free:
+        free.bind(("127.0.0.2", server.address.port))  # it is given up again

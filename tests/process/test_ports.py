@@ -309,6 +309,14 @@ def test_of_a_name_that_means_no_address_the_resolver_says_why() -> None:
         open_sockets(HostPort("no-such-host.invalid", 3307))
 
 
+def test_which_address_of_a_name_cannot_be_had_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, ""
+    found = [(*kind, (host, 0)) for host in ("127.0.0.1", "192.0.2.1")]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    with pytest.raises(ConfigError, match=r"= shop:3307: cannot listen at 192\.0\.2\.1: "):
+        open_sockets(HostPort("shop", 3307))
+
+
 async def test_who_is_about_to_leave_the_address_is_waited_for() -> None:
     """As the workers of a sqlcache that has been killed."""
     (leaving,) = open_sockets(HostPort(HOST, 0))
