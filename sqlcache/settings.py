@@ -722,20 +722,37 @@ class LogSettings(_Section):
     )
 
 
+def _are_plain(*names: str) -> bool:
+    """Whether a server may have these. In quotes, with spaces around or with a wildcard, they would
+    be those of nothing."""
+    return not any(name != name.strip() or re.search(r"[`\"'*%]", name) for name in names)
+
+
 def _parse_table(value: object) -> object:
     """SCHEMA.TABLE; names with dots in them cannot be given."""
-    if not isinstance(value, str):
+    names = value.split(".") if isinstance(value, str) else []
+    if len(names) != 2 or not all(names):
         raise ValueError("expected SCHEMA.TABLE, as in shop.orders")
-    schema, _, table = value.partition(".")
-    if not schema or not table or "." in table:
-        raise ValueError("expected SCHEMA.TABLE, as in shop.orders")
+    if not _are_plain(*names):
+        raise ValueError(
+            "expected SCHEMA.TABLE without quotes, wildcards or spaces around names, as in"
+            " shop.orders"
+        )
+    return value
+
+
+def _parse_schema(value: str) -> str:
+    if not _are_plain(value):
+        raise ValueError("expected a name without quotes, wildcards or spaces around it")
     return value
 
 
 def _parse_routine(value: object) -> object:
-    if not isinstance(value, str) or not re.fullmatch(r"[^.]+(\.[^.]+)?", value):
+    names = value.split(".") if isinstance(value, str) else []
+    if len(names) not in (1, 2) or not all(names) or not _are_plain(*names):
         raise ValueError(
-            "expected SCHEMA.NAME, as in shop.price, or NAME alone for a loadable function"
+            "expected SCHEMA.NAME without quotes, as in shop.price, or NAME alone for a loadable"
+            " function"
         )
     return value
 
@@ -751,6 +768,7 @@ def _parse_regex(value: object) -> object:
 
 
 Table = Annotated[str, BeforeValidator(_parse_table)]
+Schema = Annotated[str, Field(min_length=1), AfterValidator(_parse_schema)]
 RoutineName = Annotated[str, BeforeValidator(_parse_routine)]
 Regex = Annotated[str, BeforeValidator(_parse_regex)]
 
@@ -767,12 +785,12 @@ class RuleSettings(_Section):
 
     table: Table | None = Field(
         default=None,
-        description="Condition: it depends on this table, as SCHEMA.TABLE; also through a view.",
+        description="Condition: it depends on this table, as SCHEMA.TABLE without quotes; also"
+        " through a view.",
     )
-    schema_: str | None = Field(
+    schema_: Schema | None = Field(
         default=None,
         alias="schema",
-        min_length=1,
         description="Condition: it depends on tables of this schema.",
     )
     user: str | None = Field(

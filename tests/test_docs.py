@@ -29,9 +29,10 @@ Each setting can be given, the later of these winning, in `sqlcache.toml` (or th
 a flag; rules and routines in the environment as JSON, in `SQLCACHE_RULES` and `SQLCACHE_ROUTINES`.
 A setting that there is not is refused; a variable that only begins with `SQLCACHE_` is a warning.
 `sqlcache check-config` with the same flags prints every value and where it came from, or says what
-is wrong; with `--connect` it also asks MySQL and memcached, and whether the account of
-`upstream.url` has the rights it needs: `GRANT SELECT, SHOW VIEW, TRIGGER ON *.*`, and
-`REPLICATION SLAVE, REPLICATION CLIENT` to follow the [binary log](binlog.md).
+is wrong; with `--connect` it also asks MySQL and memcached, whether the tables and schemas that
+rules name are there, and whether the account of `upstream.url` has the rights it needs:
+`GRANT SELECT, SHOW VIEW, TRIGGER ON *.*`, and `REPLICATION SLAVE, REPLICATION CLIENT` to follow the
+[binary log](binlog.md).
 
 ```toml
 [upstream]

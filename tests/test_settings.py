@@ -417,6 +417,20 @@ class TestRefusals:
                 "rules[0].table = orders (sqlcache.toml): expected SCHEMA.TABLE, as in shop.orders",
             ),
             (
+                "table = '`shop`.`orders`'\noff = true",
+                "rules[0].table = `shop`.`orders` (sqlcache.toml): expected SCHEMA.TABLE without"
+                " quotes, wildcards or spaces around names, as in shop.orders",
+            ),
+            (
+                "schema = 'shop '\noff = true",
+                "rules[0].schema = shop  (sqlcache.toml): expected a name without quotes, wildcards"
+                " or spaces around it",
+            ),
+            (
+                "schema = ''\noff = true",
+                "rules[0].schema =  (sqlcache.toml): expected a text that is not empty",
+            ),
+            (
                 "matches = '('\noff = true",
                 "rules[0].matches = ( (sqlcache.toml): expected a regular expression: missing ),"
                 " unterminated subpattern at position 0",
@@ -437,6 +451,24 @@ class TestRefusals:
     )
     def test_a_wrong_rule_is_told_what_was_expected(self, toml: str, expected: str) -> None:
         assert refused(f"[[rules]]\n{toml}\n") == [expected]
+
+    @pytest.mark.parametrize(
+        "name",
+        ["`shop`.orders", '"shop"."orders"', "shop. orders", "shop.orders ", "shop.*", "s.%"],
+    )
+    def test_names_that_no_table_has_are_refused_wherever_tables_are_named(self, name: str) -> None:
+        for toml in (
+            f"[[rules]]\ntable = '{name}'\noff = true",
+            f"[[routines]]\nname = 'shop.f'\nwrites = ['{name}']",
+            f"[[routines]]\nname = '{name}'",
+        ):
+            (sentence,) = refused(toml)
+            assert f" = {name} (sqlcache.toml): expected SCHEMA." in sentence
+            assert " without quotes" in sentence
+
+    def test_a_tables_name_may_have_spaces_inside(self) -> None:
+        (rule,) = settings("[[rules]]\ntable = 'shop.order lines'\noff = true\n").rules
+        assert rule.table == "shop.order lines"
 
     @pytest.mark.parametrize(
         ("expected", "toml"),

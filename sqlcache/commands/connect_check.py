@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 from sqlcache.app import nodes_of
@@ -20,8 +20,11 @@ from sqlcache.host_names import addresses
 from sqlcache.metrics import Metrics
 from sqlcache.operations import longest_item_bytes
 from sqlcache.plan.server_watch import lacking
+from sqlcache.rules import policy_of
 from sqlcache.service.connection import ServiceConnection
 from sqlcache.settings import Settings
+from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.names import TableName
 from sqlcache.upstream_errors import UpstreamErrors
 
 _BESIDE_A_VALUE_BYTES: Final = 512
@@ -51,6 +54,8 @@ async def _run(settings: Settings) -> int:
         server = catalog.server
         print(f"upstream.url: {server.flavour} {'.'.join(map(str, server.version))} answers")
         lacks = server.lacks
+        for line in _met_by_nothing(settings, catalog):
+            print(f"warning: {line}")
         if settings.binlog.follow != "off":
             trouble = await _unfollowed(settings, service)
             told = f"not seen: {trouble}" if trouble else "seen"
@@ -69,6 +74,18 @@ async def _run(settings: Settings) -> int:
         raise ConfigError("\n".join(wrong))
     print("MySQL and memcached can be used")
     return 0
+
+
+def _met_by_nothing(settings: Settings, catalog: Catalog) -> Iterator[str]:
+    """A sentence for each rule about a table or schema that there is not, or not yet."""
+    for rule in policy_of(settings).folded(catalog.server.fold).rules:
+        name, schema, table = rule.source.name, rule.schema, rule.table
+        if schema is None:
+            continue
+        if table is None and schema not in catalog.schemas:
+            yield f"{name}.schema = {schema}: there is no table in such a schema"
+        if table is not None and not catalog.knows(TableName(schema, table)):
+            yield f"{name}.table = {schema}.{table}: there is no such table"
 
 
 async def _unfollowed(settings: Settings, service: ServiceConnection) -> str:

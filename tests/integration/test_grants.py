@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -185,6 +186,7 @@ def test_rights_that_lack_are_told_everywhere(
 
 def test_check_config_asks_mysql_and_memcached_only_where_it_is_told_to(
     upstream: PrivateSqlServer,
+    schema: str,
     blind: Any,
     memcached: PrivateMemcached,
     capsys: pytest.CaptureFixture[str],
@@ -192,6 +194,10 @@ def test_check_config_asks_mysql_and_memcached_only_where_it_is_told_to(
 ) -> None:
     patience = "SQLCACHE_MEMCACHED__CONNECT_TIMEOUT_S"
     monkeypatch.setenv(patience, "20")
+
+    rules = [{"table": f"{schema}.there"}, {"table": f"{schema}.gone"}, {"schema": "nowhere"}]
+    monkeypatch.setenv("SQLCACHE_RULES", json.dumps([{**rule, "off": True} for rule in rules]))
+    upstream.sql("CREATE TABLE there (id INT)", schema)
 
     def checked(url: str, *flags: str) -> tuple[int, str]:
         told = ["--upstream", url, "--memcached", memcached.address, *flags]
@@ -203,6 +209,10 @@ def test_check_config_asks_mysql_and_memcached_only_where_it_is_told_to(
     assert f"{upstream.name.rstrip('d')} " in said
     assert f"memcached.nodes: {memcached.address} answers" in said
     assert "what is written around sqlcache is seen" in said
+    assert [line for line in said.splitlines() if line.startswith("warning: ")] == [
+        f"warning: rules[1].table = {schema}.gone: there is no such table",
+        "warning: rules[2].schema = nowhere: there is no table in such a schema",
+    ]
     code, said = checked(blind.service_url, "--connect")
     assert code == 1
     assert "lacks SELECT, SHOW VIEW, TRIGGER ON *.*" in said
