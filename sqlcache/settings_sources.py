@@ -135,7 +135,7 @@ def _from_file(config: Path | None, *, had_file: bool) -> _Given:
         raise ConfigError(f"{file}: there is no such file") from None
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{file}: is not TOML: {error}") from None
     given: _Given = {}
     for section, values in content.items():
@@ -164,13 +164,22 @@ def _from_environment(environment: Mapping[str, str]) -> _Given:
         if name in LISTS:
             given[name] = (_from_json(variable, value), variable)
             continue
-        path = name.replace("__", ".", 1) if "__" in name else SHORT_NAMES.get(name)
+        path = _path_of(name)
         if path is None:
             continue
+        if (section := path.partition(".")[0]) in LISTS:
+            whole = f"{_ENVIRONMENT_PREFIX}{section}".upper()
+            raise ConfigError(f"{variable}: there is no such setting; {whole} is a list in JSON")
         if path in given:
             raise ConfigError(f"{path}: given twice, by {given[path][1]} and {variable}")
         given[path] = (value, variable)
     return given
+
+
+def _path_of(name: str) -> str | None:
+    """The setting that a variable is about, by its name without our prefix, in lower case."""
+    section, _, setting = name.partition("__")
+    return f"{section}.{setting}" if section and setting else SHORT_NAMES.get(name)
 
 
 def _is_of_kubernetes(variable: str) -> bool:
@@ -187,10 +196,10 @@ def _not_understood(environment: Mapping[str, str]) -> Iterator[str]:
     ours += _OTHER_VARIABLES
     plainly = {name[len(_ENVIRONMENT_PREFIX) :].replace("__", "_"): name for name in ours}
     for variable in sorted(environment):
-        is_ours = "__" in variable or variable.upper() in ours or _is_of_kubernetes(variable)
-        if not variable.startswith(_ENVIRONMENT_PREFIX) or is_ours:
+        name = variable.removeprefix(_ENVIRONMENT_PREFIX).upper()
+        is_ours = variable.upper() in ours or _path_of(name.lower()) is not None
+        if name == variable.upper() or is_ours or _is_of_kubernetes(variable):
             continue
-        name = variable[len(_ENVIRONMENT_PREFIX) :].upper()
         near = difflib.get_close_matches(name, plainly, n=1)
         meant = f"; did you mean {plainly[near[0]]}?" if near else ""
         yield f"{variable}: there is no such setting, it changes nothing{meant}"
@@ -199,7 +208,7 @@ def _not_understood(environment: Mapping[str, str]) -> Iterator[str]:
 def _from_json(variable: str, text: str) -> object:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{variable}: expected a list in JSON: {error}") from None
 
 
@@ -299,6 +308,8 @@ def _expected(error: Mapping[str, Any]) -> str:
             return f"expected a list, as [[{error['loc'][-1]}]] makes one"
         case "list_type" | "tuple_type":
             return "expected a list"
+        case "model_type":
+            return f"expected settings by their names, as [[{error['loc'][0]}]] makes them"
         case "string_pattern_mismatch":
             return "expected 1 to 64 printable ASCII characters without spaces"
         case _:

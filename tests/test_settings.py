@@ -95,7 +95,7 @@ class TestSources:
         with pytest.raises(ConfigError, match=r"sqlcache\.toml: there is no such file"):
             load(config, {}, FLAGS, had_file=before.has_file)
 
-    @pytest.mark.parametrize("toml", ["[proxy", "\x00", "proxy = 3"])
+    @pytest.mark.parametrize("toml", ["[proxy", "\x00", "proxy = 3", "x = " + 9999 * "["])
     def test_a_file_that_is_not_a_settings_file_is_named(self, toml: str) -> None:
         assert "sqlcache.toml" in refused(toml)[0]
 
@@ -145,6 +145,8 @@ class TestSources:
             ("SQLCACHE_UPSTREAM_PASSWORD_FILE", "SQLCACHE_UPSTREAM__PASSWORD_FILE"),
             ("SQLCACHE_LISTENS", "SQLCACHE_LISTEN"),
             ("SQLCACHE_RULE", "SQLCACHE_RULES"),
+            ("SQLCACHE__LISTEN", "SQLCACHE_LISTEN"),
+            ("SQLCACHE__CACHE_TTL_S", "SQLCACHE_CACHE__TTL_S"),
         ],
     )
     def test_a_variable_that_is_no_setting_is_named_and_what_it_may_mean(
@@ -321,9 +323,23 @@ class TestEnvironment:
             == settings('[[rules]]\nschema = "shop"\noff = true\n').rules
         )
 
-    def test_what_is_no_json_is_refused(self) -> None:
-        (sentence,) = refused(environment={"SQLCACHE_RULES": "off"})
+    @pytest.mark.parametrize("others", [{}, {"SQLCACHE_RULES": "[]"}])
+    def test_a_part_of_a_list_is_refused(self, others: dict[str, str]) -> None:
+        for toml in ("", "[[rules]]\noff = true\n"):
+            assert refused(toml, {"SQLCACHE_RULES__0__OFF": "true", **others}) == [
+                "SQLCACHE_RULES__0__OFF: there is no such setting; SQLCACHE_RULES is a list in JSON"
+            ]
+
+    @pytest.mark.parametrize("text", ["off", 100_000 * "["])
+    def test_what_is_no_json_is_refused(self, text: str) -> None:
+        (sentence,) = refused(environment={"SQLCACHE_RULES": text})
         assert sentence.startswith("SQLCACHE_RULES: expected a list in JSON")
+
+    def test_what_is_no_rule_is_refused(self) -> None:
+        assert refused(environment={"SQLCACHE_RULES": "[1]"}) == [
+            "rules[0] = 1 (SQLCACHE_RULES): expected settings by their names, as [[rules]] makes"
+            " them"
+        ]
 
     def test_the_file_can_be_named(self, tmp_path: Path) -> None:
         (tmp_path / "other.toml").write_text("[cache]\nttl_s = 7\n")
