@@ -67,11 +67,16 @@ def invalidate(settings: Settings, read: Callable[[], Settings]) -> int:
     """
     if settings.memcached.in_memory:
         raise ConfigError("memcached.nodes = memory: expected nodes, which others share")
-    if settings.binlog.follow == "off":
-        follows = settings.binlog.model_copy(update={"follow": "on"})
-        settings = settings.model_copy(update={"binlog": follows})
-    uvloop.run(_invalidate(settings, read))
+    uvloop.run(_invalidate(_following(settings), lambda: _following(read())))
     return 0
+
+
+def _following(settings: Settings) -> Settings:
+    """The same, of which `binlog.follow` may be off, as for those that serve beside it."""
+    if settings.binlog.follow != "off":
+        return settings
+    follows = settings.binlog.model_copy(update={"follow": "on"})
+    return settings.model_copy(update={"binlog": follows})
 
 
 _T = TypeVar("_T")

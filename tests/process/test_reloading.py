@@ -25,6 +25,7 @@ from tests.conftest import ProxyFactory
 from tests.process.test_logs import read_json, read_logfmt
 from tests.process.test_systemd import Manager, Unit
 from tests.process.test_workers import ALL_READY, workers
+from tests.servers import PATIENT, Invalidating
 
 OFF = 'sqlcache_bypasses_total{reason="switched off"}'
 HITS = "sqlcache_hits_total"
@@ -288,6 +289,18 @@ def test_flags_win_over_what_is_read_again(serve: Callable[..., PrivateSqlcache]
     said = reload(server, upstream__url="mysql://no@nowhere", log__level="debug")
     assert "changed=log.level" in said
     assert "restart" not in said
+
+
+def test_a_process_that_follows_the_log_for_others_may_have_their_settings(
+    mariadb: PrivateMariaDB, memcached: PrivateMemcached, tmp_path: Path
+) -> None:
+    settings = {**PATIENT, "binlog__follow": "off"}
+    with Invalidating(
+        tmp_path / "invalidate", mariadb.service_url, (memcached.address,), **settings
+    ) as own:
+        for _ in range(2):  # when the second begins, all of the first is said
+            assert "changed=none" in reload(own)
+        assert "need a restart" not in own.log_text()
 
 
 def test_the_level_and_the_form_of_lines_change_in_all_processes(
