@@ -3,6 +3,7 @@ tests.test_docs` writes both."""
 
 import ast
 import inspect
+import json
 import re
 import shlex
 import tomllib
@@ -26,7 +27,10 @@ HEAD = """# Settings
 
 Each setting can be given, the later of these winning, in `sqlcache.toml` (or the file that
 `--config` or `SQLCACHE_CONFIG` names), in the environment as `SQLCACHE_SECTION__NAME`, and some as
-a flag; rules and routines in the environment as JSON, in `SQLCACHE_RULES` and `SQLCACHE_ROUTINES`.
+a flag. Those have a short name in the environment, too: `proxy.tls_key` is `--tls-key`,
+`SQLCACHE_TLS_KEY` or `SQLCACHE_PROXY__TLS_KEY`; both of the latter at once are refused, as given
+twice. There nodes are a list with commas, `SQLCACHE_MEMCACHED=10.0.0.5:11211,10.0.0.6:11211`, and
+rules and routines JSON, in `SQLCACHE_RULES` and `SQLCACHE_ROUTINES`.
 A setting that there is not is refused; a variable that only begins with `SQLCACHE_` is a warning.
 `sqlcache check-config` with the same flags prints every value and where it came from, or says what
 is wrong; with `--connect` it also asks MySQL and memcached, whether the tables and schemas that
@@ -64,7 +68,7 @@ def settings_page() -> str:
         parts.append("\n| name | flag | default | meaning |\n| --- | --- | --- | --- |\n")
         for name, value in model.model_fields.items():
             automatic = value.default is None and f"{section}.{name}" in may_be_auto
-            default = "`auto`" if automatic else _default(value.default)
+            default = _default("auto") if automatic else _default(value.default)
             flag = flags.get(f"{section}.{name}", "")
             shown = f"`{flag}`" if flag else ""
             parts.append(
@@ -76,7 +80,10 @@ def settings_page() -> str:
 def _default(value: object) -> str:
     if value is PydanticUndefined:
         return "required"
-    return "none" if value is None else f"`{value}`"
+    if value is None:
+        return "none"
+    # As in TOML, which writes all these as JSON does.
+    return f"`{json.dumps(value, default=str)}`"
 
 
 METRICS_HEAD = """# Metrics
@@ -149,6 +156,13 @@ def test_the_readme_leads_to_every_page() -> None:
 
 def test_the_settings_page_says_what_the_settings_are() -> None:
     assert (DOCS / "settings.md").read_text() == settings_page()
+
+
+def test_defaults_are_shown_as_the_file_has_them() -> None:
+    shown = re.findall(r"^\| `\w+` \| [^|]* \| `(.+?)` \|", settings_page(), re.MULTILINE)
+    assert {"false", '"127.0.0.1:3307"', '"auto"', "[]"} < set(shown)
+    for value in shown:
+        tomllib.loads(f"value = {value}")
 
 
 def test_what_the_documents_name_is_there() -> None:
