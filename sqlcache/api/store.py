@@ -159,7 +159,7 @@ class ValueStore:
             ):
                 self._metrics.stale_serves += 1
                 outcome = Hit(previous, len(outcome.versions), tags=read.tags)
-        return self._found(call, read, outcome)
+        return self._found(read, outcome)
 
     async def include(self, outer: Collected, found: Found) -> None:
         """The value became a part of another, which lives no longer than this still does."""
@@ -171,7 +171,7 @@ class ValueStore:
         """What was found out for a run of the call is of no more use."""
         self._early.pop(call.key, None)
 
-    def _found(self, call: Call, read: Read, outcome: Outcome | Lease) -> Found | None:
+    def _found(self, read: Read, outcome: Outcome | Lease) -> Found | None:
         if not isinstance(outcome, Hit):
             return None
         data = entry.packets_for(outcome.value, outcome.versions_bytes, 0)
@@ -207,7 +207,7 @@ class ValueStore:
             read = await self._foreseen_read(call, leases)
             if read is not None:
                 got = await self._obtain(read, self._early.pop(call.key, None))
-                if (found := self._found(call, read, got)) is not None:
+                if (found := self._found(read, got)) is not None:
                     return found
                 if isinstance(got, Lease):
                     leases.append(got)

@@ -57,11 +57,6 @@ class Lag:
         return was_behind and not self._ahead
 
     @property
-    def is_behind(self) -> bool:
-        """Whether the log has been seen to end behind what was bumped."""
-        return bool(self._ahead)
-
-    @property
     def lag_s(self) -> float:
         """For how long it has been behind the log's end: what was committed before that has been
         bumped. 0 where it is not behind, as far as was seen half a second ago."""

@@ -48,14 +48,9 @@ Values = Callable[[Value], Known]
 """Gives what stands there."""
 
 
-def slot_of(key: Key | None, unread: Iterable[str] = (), unindexed: Sequence[str] = ()) -> bytes:
-    """What names the slot of answers that pin this key, or none, and read none of the `unread` of a
-    table's `unindexed` columns: that of a column of another type is another."""
-    return of_kind(_kind(key, unindexed if unread else ()), _bits(unread, unindexed))
-
-
 def _kind(key: Key | None, unindexed: Sequence[str]) -> bytes:
-    """What slots have in common that are of this key, and tell these columns apart."""
+    """What slots have in common whose answers pin this key, or none, and that tell these columns
+    apart: that of a column of another type is another."""
     told = () if key is None else [field for each in key.parts for field in _of_column(each)]
     return digest((*told, b"", *map(str.encode, unindexed)))[:_KIND_BYTES]
 

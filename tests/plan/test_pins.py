@@ -9,7 +9,6 @@ from sqlcache.plan import read_pins, write_pins
 from sqlcache.plan.pins import (
     ReadPins,
     buckets_of,
-    slot_of,
     values_of_execution,
     values_of_text,
 )
@@ -35,6 +34,7 @@ from sqlcache.sql.lexer import Lexed, lex, literals_apart
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.pins import pins as pins_of
+from tests.plan.slots import slot_of
 
 SERVER = Server(flavour="mysql", version=(9, 7, 0), lower_case_table_names=0)
 

@@ -14,7 +14,6 @@ from sqlcache.plan import write_pins
 from sqlcache.plan.pins import (
     buckets_of,
     same_in,
-    slot_of,
     values_of_execution,
     values_of_text,
 )
@@ -40,6 +39,7 @@ from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.pins import pins
 from tests.costs import a_moment, costs_at_most
+from tests.plan.slots import slot_of
 
 T = TableName("s", "t")
 SERVER = Server(flavour="mysql", version=(9, 7, 0), lower_case_table_names=0)

@@ -13,7 +13,7 @@ import pytest
 from sqlcache.cache.tags import Pin, Tag, with_first
 from sqlcache.plan import pins as plan_pins
 from sqlcache.plan import read_pins
-from sqlcache.plan.pins import Pinned, Values, buckets_of, slot_of, values_of_text
+from sqlcache.plan.pins import Pinned, Values, buckets_of, values_of_text
 from sqlcache.plan.read_pins import How
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.server import Server
@@ -32,6 +32,7 @@ from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.pins import pins
 from sqlcache.sql.pins.found import Value
 from tests.costs import grows_linearly
+from tests.plan.slots import slot_of
 
 SERVER = Server(flavour="mysql", version=(9, 7, 0), lower_case_table_names=0)
 OWN = {"t": "p", "u": "q", "w": "r"}
