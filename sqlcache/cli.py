@@ -6,7 +6,8 @@
 - A password in a URL is taken out of the process list before anything else is done.
 - Exit codes: 0 when all went well, 1 when what was to be shown does not hold (for `check-config`:
   that the settings are right) or what was to be started cannot be just now, 2 when the command
-  line, a setting or the machine is at fault: then a line on standard error for each cause.
+  line, a setting or the machine is at fault: then a line on standard error for each cause. 130 by
+  Ctrl-C.
 - Each command's help lists the flags that it goes by. It takes the others of `serve`, too, so that
   those of the one that runs can be given to it as they are.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +34,7 @@ from sqlcache.settings_sources import DEFAULT_FILE, SHORT_NAMES, Loaded, load, w
 _WRONG: Final = 1
 _NOT_NOW: Final = 1
 _FAULT: Final = 2
+_STOPPED: Final = 128 + signal.SIGINT
 _NO_STORE: Final[Mapping[str, object]] = {"memcached": ["memory"], "workers": 1}
 _NOBODY: Final[Mapping[str, object]] = {"upstream": "mysql://nobody@127.0.0.1", **_NO_STORE}
 """Settings that must be given and that a command has no use for, as flags."""
@@ -68,6 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SqlcacheError as error:
         _complain(error)
         return _FAULT
+    except KeyboardInterrupt:
+        return _STOPPED
     except BrokenPipeError:
         # Whoever read our output has gone. Python would fail once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -155,6 +160,8 @@ def _healthcheck(options: argparse.Namespace) -> int:
 
 
 def _stats(options: argparse.Namespace) -> int:
+    if not options.shown and (options.json or options.sort is not None):
+        raise ConfigError("--sort and --json: expected a list beside them, as in --statements")
     if options.suggest:
         from sqlcache.commands.suggestions import run as suggest
 

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from pydantic import BaseModel, ValidationError
 
 from sqlcache.errors import ConfigError
-from sqlcache.settings import LISTS, RoutineSettings, RuleSettings, Settings
+from sqlcache.settings import LISTS, OrAuto, RoutineSettings, RuleSettings, Settings
 
 DEFAULT_FILE: Final = Path("sqlcache.toml")
 
@@ -238,7 +238,16 @@ def _sentence(error: Mapping[str, Any], sources: Mapping[str, str]) -> str:
     untold = path in _SECRETS or isinstance(error["input"], Mapping)  # which may be long
     value = f" = {without_login(str(error['input']))}" if given_at and not untold else ""
     subject = f"{path}{value}{source}: " if path else ""
-    return subject + _expected(error)
+    return subject + _expected(error) + (", or auto" if _may_be_auto(path) else "")
+
+
+def _may_be_auto(path: str) -> bool:
+    section, _, name = path.partition(".")
+    field = Settings.model_fields.get(section)
+    model = None if field is None else field.annotation
+    if not (name and isinstance(model, type) and issubclass(model, BaseModel)):
+        return False
+    return OrAuto in model.model_fields[name].metadata
 
 
 def _ways_to_give(path: str) -> str:
@@ -300,7 +309,9 @@ def _expected(error: Mapping[str, Any]) -> str:
             return "expected true or false"
         case "path_type":
             return "expected the path of a file that exists"
-        case "string_too_short" | "string_type":
+        case "string_type":
+            return "expected a text"
+        case "string_too_short":
             return "expected a text that is not empty"
         case "too_short":
             return f"expected at least {limits['min_length']} characters"

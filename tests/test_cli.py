@@ -1,5 +1,7 @@
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -104,7 +106,7 @@ def test_every_wrong_setting_is_a_line_on_standard_error(
     assert printed.out == ""
     assert printed.err.splitlines() == [
         "sqlcache: proxy.listen = 3307 (--listen): expected HOST:PORT, as in 127.0.0.1:3307",
-        "sqlcache: proxy.workers = many (--workers): expected a whole number",
+        "sqlcache: proxy.workers = many (--workers): expected a whole number, or auto",
     ]
 
 
@@ -316,3 +318,39 @@ def test_check_config_says_that_a_certificate_cannot_be_used(
     assert main(["check-config", *REQUIRED, *flags]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"sqlcache: proxy.tls_certificate = {file}")
+
+
+@pytest.mark.parametrize("flags", [["--json"], ["--sort", "calls"], ["--suggest", "--json"]])
+def test_rows_are_sorted_and_made_json_of_a_list_alone(
+    flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["stats", "--memcached", "memory", *flags]) == 2
+    assert capsys.readouterr().err == (
+        "sqlcache: --sort and --json: expected a list beside them, as in --statements\n"
+    )
+
+
+@pytest.mark.parametrize("command", [["check-config", "--connect"], ["explain", "SELECT 1"]])
+def test_who_is_tired_of_a_silent_server_leaves_by_ctrl_c(command: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"mysql://cat@127.0.0.1:{silent.getsockname()[1]}"
+        asking = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "sqlcache",
+                *command,
+                "--upstream",
+                url,
+                "--memcached",
+                "memory",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+        silent.settimeout(60)
+        connection, _ = silent.accept()
+        asking.send_signal(signal.SIGINT)
+        with connection:
+            assert (asking.communicate(timeout=60)[1], asking.returncode) == (b"", 130)

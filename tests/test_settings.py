@@ -370,6 +370,11 @@ class TestRefusals:
             " did you mean cache.ttl_s?"
         ]
 
+    def test_what_is_no_text_is_told_to_be_one(self) -> None:
+        assert refused("[memcached]\nprefix = 5\n") == [
+            "memcached.prefix = 5 (sqlcache.toml): expected a text"
+        ]
+
     def test_what_must_be_given_says_how(self) -> None:
         assert refused(upstream=None) == [
             "upstream.url: is not set; give it as --upstream, as SQLCACHE_UPSTREAM__URL"
@@ -409,6 +414,8 @@ class TestRefusals:
             ("[cache]\nnear_bytes = true", "cache.near_bytes = True (sqlcache.toml): expected a"),
             ("[memcached]\ntimeout_s = true", "expected a number"),
             ("[proxy]\nbuffer_bytes = 99999999999999999999", "expected at most 1073741824"),
+            ("[proxy]\nworkers = 'all'", "expected a whole number, or auto"),
+            ("[cache]\nnear_bytes = -1", "expected at least 0, or auto"),
             ("[cache]\nmode = false", "expected 'on', 'shadow' or 'off'"),
             ("[admin]\ntoken = 'pässwort'", "expected in token, or token_file, one line of"),
             ("[admin]\ntoken = 'password '", "expected in token, or token_file, one line of"),

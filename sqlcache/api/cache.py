@@ -19,7 +19,6 @@ from collections.abc import (
 )
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, Final, ParamSpec, Self, TypeVar, overload
-from urllib.parse import unquote, urlsplit, urlunsplit
 
 from sqlcache.api.cached import CachedFunction, Options
 from sqlcache.api.collect import Collected, collecting, reading, refuse_write
@@ -30,7 +29,9 @@ from sqlcache.api.misuse import (
     check_cached,
     check_isolation,
     check_pool,
+    check_settings,
     refuse_on_pool,
+    split_url,
 )
 from sqlcache.api.pool import Binder, Connection, Login, Pool, open_connection
 from sqlcache.api.reads import Reads, gather
@@ -90,7 +91,8 @@ def connect(
         connect_timeout_s=connect_timeout_s,
         recycle_s=recycle_s,
     )
-    place, database = _split(url)
+    check_settings(settings or {})
+    place, database = split_url(url)
     nodes = [memcached] if isinstance(memcached, str) else list(memcached)
     given: dict[str, object] = {
         "upstream.url": service_url or place,
@@ -122,16 +124,6 @@ def connect(
         acquire_timeout_s=acquire_timeout_s,
         recycle_s=recycle_s,
     )
-
-
-def _split(url: str) -> tuple[str, str | None]:
-    """The URL without its database, and that. Raises: ConfigError."""
-    try:
-        parts = urlsplit(url.strip())
-    except ValueError:
-        raise ConfigError("expected mysql://USER:PASSWORD@HOST:PORT/DATABASE") from None
-    database = unquote(parts.path.removeprefix("/"))
-    return urlunsplit(parts._replace(path="")), database or None
 
 
 class Cache(Fetches):

@@ -1,11 +1,14 @@
 """What would have no effect, or another than it says, is refused before anything is sent."""
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from sqlcache.errors import ConfigError, SqlSyntaxError, UsageError
 from sqlcache.plan.planner import Planner
 from sqlcache.proxy.embedded_session import EmbeddedSession
+from sqlcache.settings import MySQLUrl
 from sqlcache.sql.lexer import lex
 from sqlcache.sql.statement import Kind, Statement, Transaction
 
@@ -25,6 +28,8 @@ _SHORT_BYTES: Final = 512
 """As long as a text may be that is read while others wait."""
 _LEVELS: Final = ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 _BEGINS_OR_ENDS: Final = (Transaction.START, Transaction.COMMIT, Transaction.ROLLBACK)
+_OF_A_PROXY: Final = ("admin.", "log.level", "log.format", "proxy.listen", "proxy.take_over")
+"""How paths begin of settings for who listens, or has log lines of its own."""
 
 
 async def refuse_on_pool(planner: Planner, session: EmbeddedSession, sql: str) -> None:
@@ -104,6 +109,28 @@ def check_pool(
             raise ConfigError(f"{name} = {seconds!r}: expected seconds, more than 0")
     if not isinstance(recycle_s, int | float) or not recycle_s >= 0:
         raise ConfigError(f"recycle_s = {recycle_s!r}: expected seconds, at least 0")
+
+
+def check_settings(settings: Iterable[str]) -> None:
+    """By their paths. Raises: ConfigError for what can have no effect."""
+    for path in settings:
+        if path.startswith(_OF_A_PROXY):
+            raise ConfigError(f"{path}: is a proxy's alone, and has no effect here")
+
+
+def split_url(url: str) -> tuple[str, str | None]:
+    """The URL without its database, and that. Raises: ConfigError."""
+    try:
+        parts = urlsplit(url.strip())
+    except ValueError:
+        parts = urlsplit("")
+    place = urlunsplit(parts._replace(path=""))
+    try:
+        MySQLUrl.parse(place)
+    except ValueError as error:
+        expected = str(error).replace("HOST:PORT", "HOST:PORT/DATABASE", 1)
+        raise ConfigError(f"url: {expected}") from None
+    return place, unquote(parts.path.removeprefix("/")) or None
 
 
 def check_isolation(level: object) -> None:

@@ -337,7 +337,11 @@ async def test_a_wrong_password_is_mysqls_own_error(mariadb: PrivateMariaDB, sch
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"url": "postgres://a:b@c/d"}, "mysql://"),
+        ({"url": "postgres://a:b@c/d"}, "^url: expected mysql://USER:PASSWORD@HOST:PORT/DATABASE$"),
+        ({"url": "mysql://a:b@["}, "^url: expected mysql://USER:PASSWORD@HOST:PORT/DATABASE$"),
+        ({"url": "mysql://a:b/c@d/e"}, "HOST:PORT/DATABASE; .* write @ / . # as %40"),
+        ({"settings": {"admin.listen": "a:1"}}, "^admin.listen: is a proxy's alone"),
+        ({"settings": {"log.level": "debug"}}, "^log.level: is a proxy's alone"),
         ({"memcached": "nowhere"}, "memcached.nodes"),
         ({"settings": {"cache.ttl": 5}}, "did you mean cache.ttl_s"),
         ({"session": {"x = 1; --": 1}}, "not the name of a variable"),
