@@ -21,6 +21,7 @@ from sqlcache.errors import StreamEnded, UpstreamError
 from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import packet
 from sqlcache.patience import Patience
+from sqlcache.sql.catalog_loader.server import WHICH_SERVER, identity_of
 
 HEARTBEAT_S: Final = 1.0
 _SILENCE_S: Final = 5.0
@@ -157,14 +158,12 @@ class Source:
             return bool(await self._ask("SHOW SLAVE STATUS"))
 
     async def _identity_by(self, connection: aiomysql.Connection) -> str:
-        mariadb = "mariadb" in str(connection.get_server_info()).lower()
-        names = ("server_uid", "server_id") if mariadb else ("server_uuid",)
-        return " ".join(filter(None, [await self._variable(name, connection) for name in names]))
+        return identity_of(await self._ask(WHICH_SERVER, connection))
 
-    async def _variable(self, name: str, on: aiomysql.Connection | None = None) -> str:
+    async def _variable(self, name: str) -> str:
         """A global variable; "" where the server has none of that name."""
         try:
-            return str((await self._ask(f"SELECT @@global.{name}", on))[0][0])
+            return str((await self._ask(f"SELECT @@global.{name}"))[0][0])
         except CannotFollow:
             raise
         except UpstreamError as error:

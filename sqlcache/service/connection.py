@@ -26,17 +26,12 @@ from sqlcache.sql.catalog_loader.load import (
     load_schemas,
     renew_catalog,
 )
-from sqlcache.sql.catalog_loader.server import began
+from sqlcache.sql.catalog_loader.server import WHICH_SERVER, began
 from sqlcache.sql.facts import Scope
 from sqlcache.tls import UpstreamTls, upstream_tls
 from sqlcache.upstream_errors import UpstreamErrors
 
 log = logging.getLogger(__name__)
-
-_WHICH_SERVER = (
-    "SHOW GLOBAL VARIABLES WHERE variable_name IN"
-    " ('hostname', 'port', 'server_id', 'datadir', 'server_uuid', 'server_uid')"
-)
 
 _ANSWERS_S = 5.0  # to a small question
 
@@ -129,7 +124,7 @@ class ServiceConnection:
             try:
                 async with asyncio.timeout(limit_s):
                     if self._server is None:
-                        self._server = await rows_of(connection, _WHICH_SERVER)
+                        self._server = await rows_of(connection, WHICH_SERVER)
                     yield connection
             except UpstreamError:
                 if not await self._still_answers(connection):
@@ -155,7 +150,7 @@ class ServiceConnection:
             return False
         with contextlib.suppress(UpstreamError, TimeoutError):
             async with asyncio.timeout(_ANSWERS_S):
-                return await rows_of(connection, _WHICH_SERVER) == self._server
+                return await rows_of(connection, WHICH_SERVER) == self._server
         return False
 
     async def _met_again(self) -> aiomysql.Connection | None:
@@ -165,7 +160,7 @@ class ServiceConnection:
             runs_on = False
             try:
                 async with asyncio.timeout(_ANSWERS_S):
-                    which = await rows_of(connection, _WHICH_SERVER)
+                    which = await rows_of(connection, WHICH_SERVER)
                     runs_on = which == self._server and began_together(
                         self._began, await began(connection)
                     )
@@ -186,7 +181,7 @@ class ServiceConnection:
         with contextlib.suppress(UpstreamError, aiomysql.MySQLError, OSError):
             connection = await self._logins.connect()
             try:
-                if await rows_of(connection, _WHICH_SERVER) == server:
+                if await rows_of(connection, WHICH_SERVER) == server:
                     async with connection.cursor() as cursor:
                         await cursor.execute(f"KILL {number}")
                 await connection.ensure_closed()
@@ -236,7 +231,7 @@ class ServiceConnection:
             is_other = False
             try:
                 async with asyncio.timeout(_ANSWERS_S):
-                    is_other = await rows_of(connection, _WHICH_SERVER) != self._server
+                    is_other = await rows_of(connection, WHICH_SERVER) != self._server
             finally:
                 if not is_other:
                     close(connection)

@@ -6,14 +6,21 @@ import itertools
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import pymysql
 import pytest
 
-from sqlcache.binlog.source import Source
-from sqlcache.demo.servers import PrivateMemcached, PrivateSqlcache, PrivateSqlServer, wait_until
+from sqlcache.binlog.source import Connect, Source
+from sqlcache.demo.servers import (
+    PrivateMariaDB,
+    PrivateMemcached,
+    PrivateSqlcache,
+    PrivateSqlServer,
+    wait_until,
+)
 from sqlcache.driver import aiomysql
 from sqlcache.errors import UpstreamError
 from tests.coherence.sessions import run
@@ -33,7 +40,12 @@ def pair(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -
     """A server, and one that was restored from its backup; then both were written to."""
     folder = tmp_path_factory.mktemp("pair")
     kind = type(upstream)
-    one, other = kind(folder / "one"), kind(folder / "other")
+    with served(kind(folder / "one"), kind(folder / "other")) as pair:
+        yield pair
+
+
+@contextmanager
+def served(one: PrivateSqlServer, other: PrivateSqlServer) -> Iterator[Pair]:
     with one:
         one.sql("CREATE DATABASE shop; CREATE TABLE shop.t (v VARCHAR(20))")
     shutil.copytree(one.data, other.data)
@@ -44,6 +56,36 @@ def pair(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -
         one.sql("INSERT INTO shop.t VALUES ('one')")
         other.sql("INSERT INTO shop.t VALUES ('other')")
         yield one, other
+
+
+class Namesake(PrivateMariaDB):
+    """Has the port of another one, at another address of the same host."""
+
+    def __init__(self, folder: Path, other: PrivateMariaDB) -> None:
+        super().__init__(folder, ("--bind-address=127.0.0.2",))
+        self.host = "127.0.0.2"
+        self._other = other
+
+    def _take_ports(self) -> None:
+        self.port = self._other.port
+
+
+@pytest.fixture
+def namesakes(tmp_path: Path) -> Iterator[Pair]:
+    """Two MariaDBs with one `server_uid`, as containers on two hosts may have it."""
+    one = PrivateMariaDB(tmp_path / "one")
+    with served(one, Namesake(tmp_path / "other", one)) as pair:
+        uids = [server.sql("SELECT @@server_uid") for server in pair]
+        assert uids == uids[:1] * 2
+        yield pair
+
+
+def connect_to(server: PrivateSqlServer) -> Connect:
+    async def connect() -> aiomysql.Connection:
+        login = {"user": server.service_user, "password": server.service_password}
+        return await aiomysql.connect(host=server.host, port=server.port, **login)
+
+    return connect
 
 
 def read(proxy: PrivateSqlcache, server: PrivateSqlServer, times: int = 3) -> str:
@@ -72,6 +114,19 @@ def test_each_gives_its_own_answers(
         assert read(first, one) == "one"
         assert read(second, other) == "other"
     assert (hits(first), hits(second)) == (5, 5)
+
+
+async def test_so_do_two_that_have_one_uid(
+    namesakes: Pair, memcached: PrivateMemcached, proxy: ProxyFactory
+) -> None:
+    one, other = namesakes
+    first, second = proxy(one, memcached), proxy(other, memcached)
+    for _ in range(2):
+        assert read(first, one) == "one"
+        assert read(second, other) == "other"
+    source = await Source.open(connect_to(one))
+    assert await source.is_left(connect_to(other))
+    source.close()
 
 
 def test_servers_of_one_data_set_share_answers_and_a_switch_forgets_them(
@@ -210,9 +265,7 @@ async def test_two_connections_to_two_servers_are_none_to_follow_a_log_by(pair: 
     turns = itertools.cycle(pair)
 
     async def connect() -> aiomysql.Connection:
-        server = next(turns)
-        login = {"user": server.service_user, "password": server.service_password}
-        return await aiomysql.connect(host=server.host, port=server.port, **login)
+        return await connect_to(next(turns))()
 
     with pytest.raises(UpstreamError, match="another server"):
         await Source.open(connect)

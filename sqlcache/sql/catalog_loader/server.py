@@ -7,15 +7,27 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from sqlcache.driver import aiomysql
-from sqlcache.service.opening import rows_of
+from sqlcache.service.opening import Row, rows_of
 from sqlcache.sql.catalog.server import Flavour, Incarnation, Server
 from sqlcache.sql.catalog_loader.rows import text_of
 from sqlcache.sql.facts import LEADING_TO_NONE_BUT_THESE
 from sqlcache.sql.routines import Routine
 
-_SERVER = """SHOW GLOBAL VARIABLES WHERE Variable_name IN
-('version', 'lower_case_table_names', 'server_uuid', 'server_uid', 'hostname', 'port',
-'session_track_gtids', 'session_track_system_variables', 'rewriter_enabled')"""
+_WHO = ("server_uid", "server_id", "hostname", "port", "datadir")
+"""What, together, tells a MariaDB from all others: its server_uid is made of its port and of a
+hardware address alone, which containers on several hosts may share. Old ones have none."""
+
+_VARIABLES = "SHOW GLOBAL VARIABLES WHERE Variable_name IN {}"
+
+WHICH_SERVER: Final = _VARIABLES.format(("server_uuid", *_WHO))
+"""What `identity_of` is told."""
+
+_SERVER = _VARIABLES.format(
+    (
+        *("version", "lower_case_table_names", "server_uuid", *_WHO),
+        *("session_track_gtids", "session_track_system_variables", "rewriter_enabled"),
+    )
+)
 
 _ENGINES = (
     "SELECT LOWER(ENGINE), TRANSACTIONS = 'YES' FROM information_schema.ENGINES"
@@ -73,7 +85,7 @@ class Greeting(NamedTuple):
 
 async def greet(connection: aiomysql.Connection) -> Greeting:
     """Which server it is, and what the account may there."""
-    told = await _told(connection)
+    told = _told(await rows_of(connection, _SERVER))
     return Greeting(
         told,
         _version(told["version"]),
@@ -84,12 +96,17 @@ async def greet(connection: aiomysql.Connection) -> Greeting:
 
 async def incarnation(connection: aiomysql.Connection) -> Incarnation:
     """The same of any connection as `Server.incarnation`."""
-    told = await _told(connection)
-    return Incarnation(_identity(told), await began(connection))
+    identity = identity_of(await rows_of(connection, WHICH_SERVER))
+    return Incarnation(identity, await began(connection))
 
 
-async def _told(connection: aiomysql.Connection) -> dict[str, str]:
-    return {text_of(name): text_of(value) for name, value in await rows_of(connection, _SERVER)}
+def identity_of(rows: Iterable[Row]) -> str:
+    """What no other server has, by these of its variables."""
+    return _identity(_told(rows))
+
+
+def _told(rows: Iterable[Row]) -> dict[str, str]:
+    return {text_of(name): text_of(value) for name, value in rows}
 
 
 async def load_server(
@@ -205,10 +222,7 @@ def _lacking(grants: Iterable[str]) -> tuple[str, ...]:
 
 
 def _identity(server: Mapping[str, str]) -> str:
-    """What no other server has: MySQL's server_uuid, MariaDB's server_uid; old ones of MariaDB have
-    none."""
-    known = server.get("server_uuid") or server.get("server_uid")
-    return known or f"{server.get('hostname')}:{server.get('port')}"
+    return server.get("server_uuid") or " ".join(server.get(name, "") for name in _WHO)
 
 
 def _version(text: str) -> tuple[int, ...]:
