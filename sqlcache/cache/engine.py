@@ -27,12 +27,13 @@ from sqlcache.cache.tag_checks import TagChecks
 from sqlcache.cache.tag_logs import TagLogs
 from sqlcache.cache.tag_sets import TagSets
 from sqlcache.cache.tags import ROOT
-from sqlcache.cache.windows import Windows, boot_clock
+from sqlcache.cache.windows import Windows
 from sqlcache.cache.worth import Worth
 from sqlcache.cache.writers import Writers
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import meta_get, meta_set
 from sqlcache.metrics import Metrics
+from sqlcache.suspends import boot_clock
 from sqlcache.tables import Tables
 
 

@@ -25,7 +25,6 @@ over when it looks at the clock.
 
 import asyncio
 import math
-import time
 from collections.abc import Callable, Collection
 from functools import partial
 
@@ -35,15 +34,11 @@ from sqlcache.cache.reads import TagSet
 from sqlcache.cache.tags import Tag, found_standing, read_log
 from sqlcache.callbacks import told
 from sqlcache.metrics import Metrics
+from sqlcache.suspends import boot_clock
 
 _MARGIN = 1.2
 _SHORTEST_SLEEP_S = 0.001
 _MANY_CLOSED = 1_000
-
-
-def boot_clock() -> float:
-    """Seconds since the machine was started, those in which it was suspended included."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Windows:

@@ -15,7 +15,7 @@ from sqlcache.plan.variables import (
     UNREADABLE_RIGHTS,
     Settings,
 )
-from sqlcache.sql.catalog.server import CLOCKS_DIFFER_S, Server
+from sqlcache.sql.catalog.server import Incarnation, Server
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class ServerWatch:
         self._engine = engine
         self._metrics = metrics
         self._data_set = data_set
-        self._began_by = float("inf")  # the server
+        self._met: Incarnation | None = None
         self._noted: str | None = None  # the server that memcached knows to have the data set
         self._rewrites = False  # see `Server.rewrites`
         self.lacks = ""
@@ -52,19 +52,21 @@ class ServerWatch:
         """Why all that is stored may be out of date; None where it is not. To be asked once at each
         reading, of the server `before`. `around`: nobody has told of a change of rights since."""
         rewrote, self._rewrites = self._rewrites, server.rewrites
-        if before.identity != server.identity or self._has_restarted(server):
+        if self._is_another(server.incarnation):
             return "the server is another one, or has begun anew"
         if rewrote != server.rewrites:  # a process that was there when it began may have ended
             return "the server runs other statements than those that it is sent, or did"
         regranted = (before.rights, before.grants) != (server.rights, server.grants)
         return "rights were changed around sqlcache" if around and regranted else None
 
-    def _has_restarted(self, server: Server) -> bool:
-        """Whether the server has begun anew since the catalog was last read: what a crash has lost
-        of the last commits is not in the tables any more."""
-        earliest, latest = server.began
-        before, self._began_by = self._began_by, latest
-        return earliest > before + CLOCKS_DIFFER_S
+    def _is_another(self, server: Incarnation) -> bool:
+        """Whether it is not the one that was met last, or has begun anew since: what a crash has
+        lost of the last commits is not in the tables any more. If its host's clock was set, so that
+        it seems to have begun earlier or later, nobody knows."""
+        met = self._met
+        other = met is not None and not met.may_be(server)
+        self._met = server if met is None or other else met.seen_again(server)
+        return other
 
     def tell_of_grants(self, lacks: str) -> None:
         """What the service account may not, by now."""

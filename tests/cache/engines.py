@@ -16,7 +16,6 @@ from sqlcache.cache.outcomes import DISTRUSTED, UNREACHABLE, Bypass, Hit
 from sqlcache.cache.reads import Freshness, Read
 from sqlcache.cache.seals import Seal
 from sqlcache.cache.tags import Tag, read_tags
-from sqlcache.cache.windows import boot_clock
 from sqlcache.callbacks import told
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.connection import Done
@@ -25,6 +24,7 @@ from sqlcache.memcache.health import Health
 from sqlcache.memcache.memory import MemoryNode
 from sqlcache.metrics import Metrics
 from sqlcache.sql.names import TableName
+from sqlcache.suspends import boot_clock
 
 ORDERS = Tag("shop", "orders")
 LINES = Tag("shop", "lines")

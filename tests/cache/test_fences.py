@@ -13,11 +13,11 @@ from sqlcache.cache.outcomes import DISTRUSTED, FENCED, UNREACHABLE, UNREPORTED
 from sqlcache.cache.reach import Reach
 from sqlcache.cache.tag_logs import fresh_id
 from sqlcache.cache.tags import ROOT, Tag, TagState, fence_record
-from sqlcache.cache.windows import boot_clock
 from sqlcache.errors import CacheUnavailable, WriteRefused
 from sqlcache.memcache.connection import Done
 from sqlcache.memcache.protocol import Reply, meta_set
 from sqlcache.metrics import Metrics
+from sqlcache.suspends import boot_clock
 from tests.cache.engines import (
     KEYSPACE,
     LINES,

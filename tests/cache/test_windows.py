@@ -15,11 +15,11 @@ from sqlcache.cache.leases import Lease
 from sqlcache.cache.outcomes import FENCED, Hit, Outcome
 from sqlcache.cache.reads import Read
 from sqlcache.cache.tags import EVERYONE, ROOT, Tag, promise_record
-from sqlcache.cache.windows import boot_clock
 from sqlcache.callbacks import told
 from sqlcache.memcache.connection import Done
 from sqlcache.memcache.protocol import meta_get, meta_set
 from sqlcache.metrics import Metrics
+from sqlcache.suspends import boot_clock
 from tests.cache.engines import (
     KEYSPACE,
     LINES,

@@ -1,7 +1,10 @@
-"""What tells a server from all others."""
+"""What tells a server from all others, and when it began."""
+
+from typing import Any
 
 import pytest
 
+from sqlcache.sql.catalog_loader import server as module
 from sqlcache.sql.catalog_loader.server import identity_of
 
 MARIADB = {
@@ -31,3 +34,19 @@ def test_of_mysql_its_uuid_is() -> None:
     """Which stays with its files, wherever they are."""
     moved = {**MYSQL, "hostname": "another", "port": "3307", "datadir": "/data/"}
     assert identity_of(moved.items()) == identity_of(MYSQL.items()) == MYSQL["server_uuid"]
+
+
+@pytest.mark.parametrize("uptime_s", [0, 3, 86_400, -7_199])
+async def test_when_it_began_is_told_by_a_clock_that_goes_on_while_the_host_sleeps(
+    uptime_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one whose clock was set back since it is told in 64 bits without a sign."""
+    clock = iter([500.0, 500.25])
+    monkeypatch.setattr(module, "boot_clock", lambda: next(clock))
+
+    async def rows_of(connection: object, query: str) -> list[tuple[str, str]]:
+        return [("Uptime", str(uptime_s % (1 << 64)))]
+
+    monkeypatch.setattr(module, "rows_of", rows_of)
+    nobody: Any = None
+    assert await module.began(nobody) == (499 - uptime_s, 500.25 - uptime_s)

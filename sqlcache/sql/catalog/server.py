@@ -40,6 +40,14 @@ class Incarnation(NamedTuple):
         """Whether it is this one, looked at another time."""
         return self.identity == other.identity and began_together(self.began, other.began)
 
+    def seen_again(self, other: "Incarnation") -> "Incarnation":
+        """The same, by what both looks at it say. An answer that came late says little: of it no
+        more is taken than that clocks may have drifted since."""
+        (first, last), (earliest, latest) = self.began, other.began
+        if earliest > last or latest < first:
+            first, last = first - CLOCKS_DIFFER_S, last + CLOCKS_DIFFER_S
+        return Incarnation(self.identity, (max(first, earliest), min(last, latest)))
+
 
 def began_together(one: tuple[float, float], other: tuple[float, float]) -> bool:
     """Whether who began between these times may be who began between the others."""

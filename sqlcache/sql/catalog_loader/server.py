@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from time import monotonic
 from typing import Final, NamedTuple
 
 from sqlcache.driver import aiomysql
@@ -12,6 +11,7 @@ from sqlcache.sql.catalog.server import Flavour, Incarnation, Server
 from sqlcache.sql.catalog_loader.rows import text_of
 from sqlcache.sql.facts import LEADING_TO_NONE_BUT_THESE
 from sqlcache.sql.routines import Routine
+from sqlcache.suspends import boot_clock
 
 _WHO = ("server_uid", "server_id", "hostname", "port", "datadir")
 """What, together, tells a MariaDB from all others: its server_uid is made of its port and of a
@@ -188,10 +188,14 @@ async def _rewrites(connection: aiomysql.Connection, server: Mapping[str, str]) 
 
 
 async def began(connection: aiomysql.Connection) -> tuple[float, float]:
-    """Between which times, by a clock of this host that nobody sets, the server began its work."""
-    asked_at = monotonic()
-    ((_, uptime_s),) = await rows_of(connection, _UPTIME)
-    return asked_at - int(uptime_s) - 1, monotonic() - int(uptime_s)
+    """Between which times, by a clock of this host that nobody sets, the server began its work. It
+    counts by the clock that its own host has set: these are others when that is set."""
+    asked_at = boot_clock()
+    ((_, told),) = await rows_of(connection, _UPTIME)
+    uptime_s = int(told)
+    if uptime_s >= 1 << 63:  # it began at a time that is still to come
+        uptime_s -= 1 << 64
+    return asked_at - uptime_s - 1, boot_clock() - uptime_s
 
 
 async def _shown(
