@@ -278,6 +278,14 @@ class SessionState:
         may_commit = any(statement.may_commit for statement in statements)
         self.transaction_unsure |= failed and (in_transaction or may_commit)
 
+    def may_have_begun_with(self, statements: Sequence[Statement]) -> None:
+        """Takes in what `init_connect` says, which has not failed and may not have run: a temporary
+        table of it may be there or not, and words of it are not heard."""
+        self.ran(statements, failed=False)
+        self.words = NOTHING_SAID
+        self.temporary.unknown |= bool(self.temporary.names)
+        self.temporary.names.clear()
+
     def _ran(self, statement: Statement, schema: str | None, *, failed: bool, alone: bool) -> None:
         self.left_behind |= statement.leaves_behind or statement.code_leaves
         had_no_effect = failed and alone and statement.sets_role

@@ -127,6 +127,85 @@ def test_its_error_is_for_the_first_statement(connect: Connect, readers: list[Se
     assert [cached(reader) for reader in readers] == [first + 1] * 2
 
 
+FIRST = {
+    "PING": b"\x0e",
+    "INIT_DB": b"\x02mysql",
+    "SELECT": b"\x03SELECT 1",
+    "SET": b"\x03SET NAMES utf8mb4",
+    "INSERT": b"\x03" + NOTES.encode(),
+    "BEGIN": b"\x03BEGIN",
+    "PREPARE": b"\x16" + COUNT.encode(),
+    "QUIT": b"\x01",
+}
+
+
+@pytest.mark.parametrize("knows_globals", [True, False])
+def test_the_error_of_one_that_writes_nothing_is_for_any_first_command(
+    upstream: PrivateSqlServer,
+    servers: list[PrivateSqlcache],
+    connect: Connect,
+    readers: list[Session],
+    schema: str,
+    *,
+    knows_globals: bool,
+) -> None:
+    connect()  # so that MySQL knows the password
+    run(readers[0], "SET GLOBAL init_connect = 'SET no_such_variable = 1'")
+    if not knows_globals:  # sqlcache's own account is not let in either
+        servers[0].restart()
+    for name, first in FIRST.items():
+        through, direct = (first_answer(at, schema, first) for at in (servers[0], upstream))
+        assert through == direct, name
+
+
+def first_answer(
+    server: PrivateSqlServer | PrivateSqlcache, user: str, command: bytes
+) -> tuple[bytes, int] | None:
+    """How the answer to a session's first command begins; None where there is none."""
+    with RawClient.logged_in(server, user, "p", user) as client:
+        client.command(command)
+        try:
+            _, got = client.read_packet()
+        except (EOFError, ConnectionResetError):
+            return None
+        return got[:1], int.from_bytes(got[1:3], "little")
+
+
+@pytest.mark.parametrize("by_call", [False, True])
+def test_a_temporary_table_that_it_makes_hides_another(
+    upstream: PrivateSqlServer,
+    connect: Connect,
+    readers: list[Session],
+    schema: str,
+    *,
+    by_call: bool,
+) -> None:
+    made = f"CREATE TEMPORARY TABLE {schema}.logins AS SELECT CONNECTION_ID() AS who"
+    upstream.sql(f"CREATE PROCEDURE hide() {made}", schema)
+    upstream.sql("INSERT INTO logins (who) VALUES (0)", schema)
+    read = "SELECT who FROM logins"
+    run(readers[0], f"SET GLOBAL init_connect = '{f'CALL {schema}.hide()' if by_call else made}'")
+    sessions = [connect() for _ in range(2)]
+    own = [run(session, "SELECT CONNECTION_ID()") for session in sessions]
+    for _ in range(3):
+        assert [run(session, read) for session in sessions] == own
+    run(sessions[0], "DROP TEMPORARY TABLE logins")
+    for _ in range(3):
+        assert run(sessions[0], read) == ((0,),)
+        assert run(sessions[1], read) == own[1]
+
+
+def test_what_it_sets_for_the_next_transaction_is_for_the_clients_first(
+    connect: Connect, readers: list[Session]
+) -> None:
+    run(readers[0], "SET GLOBAL init_connect = 'SET TRANSACTION READ ONLY'")
+    first = cached(connect())
+    session = connect()
+    assert run(session, COUNT) == ((first,),)  # which it is
+    run(session, NOTES)
+    assert [cached(each) for each in (session, *readers)] == [first + 1] * 3
+
+
 def test_what_only_sets_forgets_nothing(
     servers: list[PrivateSqlcache], connect: Connect, readers: list[Session]
 ) -> None:

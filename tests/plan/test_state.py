@@ -19,6 +19,7 @@ from sqlcache.plan.variables import (
     _after,
 )
 from sqlcache.sql.analysis import analyse
+from sqlcache.sql.policy import NOTHING_SAID
 
 UTF8MB4, LATIN1, GBK, UCS2 = 45, 8, 28, 35
 GLOBALS: Settings = (
@@ -206,6 +207,16 @@ def test_what_it_bypassed_the_cache_for_can_be_over(text: str) -> None:
 )
 def test_what_a_session_inherits_may_be_unknown(globals_: Settings, is_unknown: bool) -> None:
     assert session(globals_=globals_).settings_unknown == is_unknown
+
+
+def test_what_a_session_may_have_begun_with_is_not_known_to_be_there() -> None:
+    state = session()
+    text = b"CREATE TEMPORARY TABLE t (a INT); SET @sqlcache = 'off'"
+    state.may_have_begun_with(analyse(text, state.dialect))
+    assert state.words == NOTHING_SAID
+    assert not state.temporary.names
+    run(state, "DROP TEMPORARY TABLE t")
+    assert state.bypass_reason() == "temporary table"
 
 
 def test_a_temporary_table_that_may_have_another_name_never_ends() -> None:

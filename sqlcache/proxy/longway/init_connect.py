@@ -1,5 +1,5 @@
-"""What the server runs for each session that has just logged in, by its variable `init_connect`: a
-write of that is one of its client's, though no client has sent it."""
+"""What the server runs for each session that has just logged in, by its variable `init_connect`:
+what that does is its client's doing, though no client has sent it."""
 
 import contextlib
 from functools import lru_cache
@@ -26,23 +26,25 @@ _PING = packet(0, bytes((Command.PING,)))
 async def publish_init_connect(
     planner: Planner, writes: Writes, relay: Relay, state: SessionState
 ) -> bytes:
-    """Bumps what it has written for a session that has just begun, when that is done; returns the
-    server's error where it failed, which is for the client's first command.
+    """Bumps what it has written for a session that has just begun, when that is done, and has the
+    state follow it; returns the server's error where it failed, which is for the client's first
+    command.
 
     The server begins with it when it has told the client that it is let in, and answers nothing
-    before its end: so a question of our own waits for that. It runs nothing for administrators,
-    who cannot be told from others here.
+    before its end: so a question of our own waits for that, which else would get the error. It runs
+    nothing for administrators, who cannot be told from others here.
 
     Raises: CacheUnavailable; ConnectionLost.
     """
     meaning = await _meaning(planner, state)
-    if not meaning.writes:
+    if not meaning.statements and planner.keeper.is_met:
         return b""
     with contextlib.suppress(WriteRefused):  # it runs all the same
         meaning = await writes.raise_fence(meaning, state)
     answer, ends = await relay.ask(_PING, state.capabilities, Command.PING)
     state.answered(ends)
     tracker = followed(Command.PING, state.capabilities, answer)
+    state.may_have_begun_with(meaning.statements)
     await writes.publish(tracker, meaning)
     writes.held_back.took_effect(meaning, tracker)  # what it has begun may be open still
     return answer if tracker.failed else b""
