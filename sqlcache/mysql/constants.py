@@ -164,6 +164,7 @@ ER_DATA_OUT_OF_RANGE = 1690
 ER_ACCESS_DENIED_NO_PASSWORD = 1698
 ER_MALFORMED_PACKET = 1835
 ER_CONNECTION_KILLED = 1927
+ER_SERVER_OFFLINE_MODE = 3032
 ER_SECURE_TRANSPORT_REQUIRED = 3159
 ER_CLIENT_INTERACTION_TIMEOUT = 4031
 
@@ -177,6 +178,8 @@ LETS_NOBODY_IN: Final = frozenset(
     {
         *(ER_CON_COUNT_ERROR, ER_SERVER_SHUTDOWN, ER_HOST_IS_BLOCKED, ER_HOST_NOT_PRIVILEGED),
         *range(1158, 1162),  # the network failed amid the login
+        ER_SERVER_OFFLINE_MODE,
+        ER_SECURE_TRANSPORT_REQUIRED,  # where it is of one account, it is ER_ACCESS_DENIED
     }
 )
 """Errors at a login that have nothing to do with whose it is."""

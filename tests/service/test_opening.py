@@ -1,6 +1,7 @@
 """Connections for what sqlcache itself asks of MySQL, to servers that are not as they should be."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,7 @@ from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer, free_port
 from sqlcache.errors import AccountRefused, UpstreamError
 from sqlcache.mysql.packets import packet
 from sqlcache.service.opening import connect_service
+from tests.servers import MySQLMissing, PrivateMySQL
 
 
 async def test_a_wrong_password_is_an_error_that_names_the_account_but_not_the_password(
@@ -71,6 +73,19 @@ async def test_an_account_of_a_plugin_that_is_not_spoken_is_no_outage(
             await connect_service(mariadb.host, mariadb.port, "p", "pw", 10)
     finally:
         mariadb.sql("DROP USER p@'%'; UNINSTALL SONAME 'auth_ed25519'")
+
+
+@pytest.mark.parametrize("setting", ["offline_mode", "require_secure_transport"])
+async def test_a_server_that_lets_nobody_in_is_an_outage(setting: str, tmp_path: Path) -> None:
+    try:
+        made = PrivateMySQL(tmp_path / "own")
+    except MySQLMissing as missing:
+        pytest.skip(str(missing))
+    with made as server:
+        server.sql(f"CREATE USER p IDENTIFIED BY 'p'; SET GLOBAL {setting} = ON")
+        with pytest.raises(UpstreamError) as refused:
+            await connect_service(server.host, server.port, "p", "p", 10)
+        assert not isinstance(refused.value, AccountRefused)
 
 
 async def test_a_port_nobody_listens_on_is_an_error_that_names_it() -> None:
