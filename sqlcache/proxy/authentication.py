@@ -14,7 +14,8 @@ So sqlcache does see such a password, as whoever ends TLS does. It keeps none.
 
 Source: MySQL's caching_sha2_password: 01 04 asks for the password itself, which comes with a NUL
 behind it; 02 asks for the public key, which comes as 01 and PEM; the password is XORed with the
-nonce, and encrypted by RSA with OAEP and SHA-1.
+nonce, and encrypted by RSA with OAEP and SHA-1. Its sha256_password: the same, but that it asks for
+the password at once, and 01 for the public key, for which a server waits on a socket as well.
 """
 
 import asyncio
@@ -36,11 +37,12 @@ MAX_LOGIN_PACKET_BYTES: Final = 1 << 17  # MySQL takes 64 kB of attributes, plug
 
 _OK, _MORE, _NEXT_FACTOR, _SWITCH, _ERR = 0x00, 0x01, 0x02, 0xFE, 0xFF
 _LEAST_OK_BYTES = 7
-_CACHING_SHA2 = b"caching_sha2_password"
+_CACHING_SHA2, _SHA256 = b"caching_sha2_password", b"sha256_password"
 _NO_QUESTIONS = (bytes((_OK,)), bytes((_ERR,)))
 _PASSWORD_KNOWN = b"\x01\x03"
 _WANTS_PASSWORD = b"\x01\x04"
-_WANTS_PUBLIC_KEY = b"\x02"
+_WANTS_PUBLIC_KEY = {_CACHING_SHA2: b"\x02", _SHA256: b"\x01"}
+_NO_PASSWORD = (b"\x00", b"")
 _NONCE_BYTES = 20
 _NO_CLEAR_TEXT = frozenset(
     (
@@ -88,6 +90,7 @@ class Authentication:
         self._nonce = nonce
         self.client_is_secure = False
         self.server_is_secure = False
+        self.server_speaks_tls = False
         self._plugin = b""
         self._shift = 0
         self._password_wanted = False
@@ -166,11 +169,13 @@ class Authentication:
     def _follow(self, got: bytes) -> None:
         """Takes in what the server says of the plugin."""
         payload = got[HEADER_BYTES:]
-        if len(payload) > 1 and payload[0] in (_SWITCH, _NEXT_FACTOR):
+        switches = len(payload) > 1 and payload[0] in (_SWITCH, _NEXT_FACTOR)
+        if switches:
             plugin, _, nonce = payload[1:].partition(b"\0")
             self.refuse_clear_text(plugin, got[3] + self._shift)
             self._plugin, self._nonce = plugin, nonce[:_NONCE_BYTES]
         self._password_wanted = payload == _WANTS_PASSWORD and self._plugin == _CACHING_SHA2
+        self._password_wanted |= switches and self._plugin == _SHA256 and self.server_speaks_tls
         self._answer_due = payload[:1] not in _NO_QUESTIONS and payload != _PASSWORD_KNOWN
 
     async def _relay_answers(self) -> None:
@@ -217,7 +222,7 @@ class Authentication:
         """The client has sent its password: keeps it for the moment until the key comes."""
         self._password_wanted = False
         self._password = got[HEADER_BYTES:]
-        self._upstream.write(packet(got[3] - self._shift, _WANTS_PUBLIC_KEY))
+        self._upstream.write(packet(got[3] - self._shift, _WANTS_PUBLIC_KEY[self._plugin]))
 
     def _send_encrypted(self, got: bytes) -> None:
         """The server's public key has come: sends the password so that only the server reads it."""
@@ -239,8 +244,11 @@ class Authentication:
     async def _pass_on_password(self, got: bytes) -> None:
         """The client asks for a public key, or has ours already: the server gets the password."""
         self._password_wanted = False
+        if got[HEADER_BYTES:] in _NO_PASSWORD:
+            self._upstream.write(_shifted(got, -self._shift))
+            return
         key = await asyncio.to_thread(_private_key)
-        if got[HEADER_BYTES:] == _WANTS_PUBLIC_KEY:
+        if got[HEADER_BYTES:] == _WANTS_PUBLIC_KEY[self._plugin]:
             pem = key.public_key().public_bytes(
                 serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
             )

@@ -146,6 +146,7 @@ class LoginRelay:
         self._refuse_barred(login, answer)
         authentication.client_is_secure = asks_for_tls or inside
         authentication.server_is_secure = secured or self._upstream_tls.by_socket
+        authentication.server_speaks_tls = secured
         authentication.refuse_clear_text(login.plugin, answer[3] + 1)
         shift = asks_for_tls - secured
         self._answered = True

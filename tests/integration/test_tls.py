@@ -272,6 +272,34 @@ def test_so_does_the_password_of_another_user_on_the_same_connection(
                 assert cursor.fetchall()[0][0].startswith(account["user"])
 
 
+@pytest.mark.parametrize("mode", ["disabled", "required", "socket"])
+@pytest.mark.parametrize("password", ["open sesame", ""], ids=["password", "no password"])
+def test_so_does_one_that_a_client_without_tls_encrypts_at_once(
+    secured: Secured,
+    start: Start,
+    proxy: ProxyFactory,
+    account: dict[str, str],
+    mode: str,
+    password: str,
+) -> None:
+    sql = secured.server
+    if isinstance(sql, PrivateMariaDB):
+        pytest.skip("MariaDB has no sha256_password")
+    user = account["user"]
+    sql.sql(f"ALTER USER {user} IDENTIFIED WITH sha256_password BY '{password}'")
+    by_socket = At(f"{sql.service_url}?unix_socket={sql.socket}")
+    server = proxy(by_socket, "memory") if mode == "socket" else start(mode)
+    with closing(connect(server, secured, False)) as connection:
+        connection.server_public_key = None  # for which it asks anew, as others do
+        _change_user(connection, user, password)
+        assert bool(cipher(connection)) is (mode == "required")
+    with closing(connect(server, secured, False, user=user, password=password)) as connection:
+        assert bool(cipher(connection)) is (mode == "required")
+    with pytest.raises(pymysql.OperationalError) as refused:
+        connect(server, secured, False, user=user, password="open barley")
+    assert refused.value.args[0] == ER_ACCESS_DENIED
+
+
 def _change_user(connection: Any, user: str, password: str) -> None:
     """COM_CHANGE_USER, answered by the plugin the greeting proposed."""
     plugin = connection._auth_plugin_name
