@@ -384,11 +384,11 @@ class UpstreamSettings(_Section):
     )
     keepalive_s: Seconds = Field(
         default=30.0,
-        description="A client's connection to MySQL is pinged after so long with nothing but hits:"
-        " MySQL's wait_timeout ends those that are idle, and should be longer than twice that. So"
-        " should MariaDB's idle_transaction_timeout and idle_readonly_transaction_timeout be, where"
-        " they are set: a shorter one may end a transaction in which the client asks for nothing"
-        " but hits.",
+        description="A client's connection to MySQL is pinged after so long with nothing but hits,"
+        " or in a wait for another's fill: MySQL's wait_timeout ends those that are idle, and"
+        " should be longer than twice that. So should MariaDB's idle_transaction_timeout and"
+        " idle_readonly_transaction_timeout be, where they are set: a shorter one may end a"
+        " transaction in which the client asks for nothing but hits.",
     )
     data_set: str | None = Field(
         default=None,

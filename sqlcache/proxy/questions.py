@@ -2,8 +2,8 @@
 its session. They leave that as it was."""
 
 from sqlcache.errors import ConnectionLost
-from sqlcache.mysql.constants import Status
-from sqlcache.mysql.packets import HEADER_BYTES, query_packet
+from sqlcache.mysql.constants import Command, Status
+from sqlcache.mysql.packets import HEADER_BYTES, packet, query_packet
 from sqlcache.mysql.rows import collation_of, read_text_rows
 from sqlcache.plan.commands import WRITES_NOTHING, ClientCommand
 from sqlcache.plan.meanings import ON_THE_LOOP_BYTES
@@ -113,6 +113,10 @@ class Questions:
         ends = await self._relay.run(command, self._state.capabilities, command[HEADER_BYTES])
         self._state.answered(ends)
         return not ends or ends[-1].status is not None
+
+    async def ping(self) -> None:
+        """Lets the server know of the client; takes a ROW_COUNT() away."""
+        await self.run(packet(0, bytes((Command.PING,))))
 
     async def open(self, view: TransactionView) -> bool:
         """Puts the server where a transaction's first hit puts its client; see `opened`."""

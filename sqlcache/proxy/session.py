@@ -139,7 +139,7 @@ class Session:
         Raises nothing but CancelledError, and what is a fault of sqlcache's own.
         """
         self._client.on_change = self._client_changed
-        self._upstream.on_change = self._client.wake
+        self._upstream.on_change = self._upstream_changed
         try:
             self._standing.note_globals()
             with self._logins.failing():
@@ -199,6 +199,10 @@ class Session:
         """Where the client said nothing yet there is nothing to end."""
         if not self._logins.is_unanswered:
             self.way.client_changed()
+
+    def _upstream_changed(self) -> None:
+        self._client.wake()
+        self.way.upstream_changed()
 
     async def _serve_next(self) -> bool:
         """Answers the next command, of which nothing is held afterwards; False after the last."""

@@ -1,11 +1,9 @@
 """Signs of life for the server: it ends who is idle for its `wait_timeout`, and hears nothing of a
-client that is busy with hits."""
+client that is busy with hits, or waits for another's fill."""
 
 import asyncio
 
 from sqlcache.mysql.connection import Channel
-from sqlcache.mysql.constants import Command
-from sqlcache.mysql.packets import packet
 from sqlcache.proxy.longway.way import LongWay
 
 
@@ -24,7 +22,7 @@ class SignsOfLife:
         """Whether one is to be given as soon as no command is in flight."""
 
     def begin(self) -> None:
-        """Looks every so often, from now on, whether the client was busy with hits."""
+        """Looks every so often, from now on, whether the server is to hear of the client."""
         self._next_look = asyncio.get_running_loop().call_later(self._every_s, self._look)
 
     def end(self) -> None:
@@ -35,6 +33,8 @@ class SignsOfLife:
 
     def _look(self) -> None:
         self.begin()
+        if self._way.ping():
+            return
         if self._way.last.had_hits or self._upstream.holds_back:
             self.owed = self._way.course.awaited = True
             self._client.wake()
@@ -49,5 +49,5 @@ class SignsOfLife:
             self._upstream.write(b"")
         elif had_hits:
             self._client.intercept = None  # the ping's OK is not for what comes meanwhile
-            await self._way.standing.questions.run(packet(0, bytes((Command.PING,))))
+            await self._way.standing.questions.ping()
             self._client.intercept = self._way.straight.received

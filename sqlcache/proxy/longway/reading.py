@@ -10,6 +10,7 @@ from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.outcomes import Bypass, Hit, Outcome, Outdated
 from sqlcache.cache.reads import Basis, Read
+from sqlcache.errors import ConnectionLost
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.constants import WAS_KILLED, Capability
 from sqlcache.mysql.response import ResponseTracker
@@ -40,8 +41,8 @@ class Reading:
 
     __slots__ = (
         *("_answers", "_checks", "_copies", "_counting", "_embedded", "_engine", "_hits", "_last"),
-        *("_meanings", "_metrics", "_planner", "_planning", "_running", "_standing", "filling"),
-        "waiting",
+        *("_meanings", "_metrics", "_pinging", "_planner", "_planning", "_running", "_standing"),
+        *("_waiting", "filling"),
     )
 
     def __init__(
@@ -76,8 +77,9 @@ class Reading:
         self._copies = copies
         self._checks = checks
         self._embedded = embedded
-        self.waiting: asyncio.Task[None] | None = None
-        """Which waits for what the cache has."""
+        self._waiting: asyncio.Timeout | None = None
+        """For what the cache has."""
+        self._pinging: asyncio.Task[bool] | None = None
         self.filling: Lease | None = None
         """Whose answer is on its way."""
 
@@ -174,13 +176,50 @@ class Reading:
         return None if lexed is None else (lexed, True)
 
     async def _obtain(self, read: Read, first: Outcome | None) -> Hit | Lease | Outdated | Bypass:
-        """What the cache has. A client that goes away while its session waits for another's fill
-        ends it."""
-        self.waiting = asyncio.current_task()
+        """What the cache has. Raises: TimeoutError after `end_wait`."""
+        got = None
         try:
-            return await self._engine.obtain(read, first, stores=self._embedded)
+            async with asyncio.timeout(None) as self._waiting:
+                got = await self._engine.obtain(read, first, stores=self._embedded)
+                # The ping's OK is not for what is sent next.
+                if self._pinging is not None and not await self._pinging:
+                    raise ConnectionLost("MySQL gives no sign of life")
+            return got
+        except BaseException:
+            if isinstance(got, Lease):
+                got.release_soon()
+            raise
         finally:
-            self.waiting = None
+            self._waiting = None
+            if self._pinging is not None:
+                self._pinging.cancel()
+                self._pinging = None
+
+    @property
+    def pings(self) -> bool:
+        """Whether what MySQL says may be the answer to a `ping`."""
+        return self._pinging is not None
+
+    def ping(self) -> bool:
+        """Lets MySQL know of a client that waits for another's fill; whether it does."""
+        if self._waiting is not None and self._pinging is None:
+            self._pinging = asyncio.get_running_loop().create_task(self._ping())
+        return self._waiting is not None
+
+    async def _ping(self) -> bool:
+        try:
+            await self._standing.questions.ping()
+        except ConnectionLost:
+            self.end_wait()
+            return False
+        self._pinging = None
+        return True
+
+    def end_wait(self) -> None:
+        """The session need not have what another fills: it ends."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.reschedule(asyncio.get_running_loop().time())
 
     async def _plan_anew(self, command: ClientCommand) -> None:
         """A definition changed since the catalog was read: the plan may be wrong."""

@@ -204,8 +204,19 @@ class LongWay:
             self._looks_again = loop.call_later(_WANTED_S, self.client_changed)
             return
         self._relay.upstream.abort()
-        if self._reading.waiting is not None:  # it need not have what another fills
-            self._reading.waiting.cancel()
+        self._reading.end_wait()
+
+    def upstream_changed(self) -> None:
+        """Where MySQL ends the connection of a client that waits for another's fill, or says what
+        would be taken for an answer, the client's ends as well."""
+        upstream = self._relay.upstream
+        if upstream.closed or (upstream.has_some and not self._reading.pings):
+            self._reading.end_wait()
+
+    def ping(self) -> bool:
+        """See `Reading.ping`."""
+        self.upstream_changed()  # before the wait began, perhaps
+        return self._reading.ping()
 
     def end_writing(self) -> None:
         """See `Answers.end_writing`."""
