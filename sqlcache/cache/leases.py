@@ -236,9 +236,9 @@ class Leases:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def wait(self, read: Read) -> Wait:
+    def wait(self, read: Read, within_s: float) -> Wait:
         """The wait of a reader that comes now."""
-        wait_s = self._lease_wait_s
+        wait_s = min(self._lease_wait_s, within_s)
         if read.in_transaction:
             wait_s = min(wait_s, _TRANSACTION_WAIT_S)
         return Wait(self._loop.time() + wait_s)

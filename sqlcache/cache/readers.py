@@ -1,6 +1,7 @@
 """What readers ask of the engine: a stored answer, or the right to fill it."""
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import assert_never
@@ -150,13 +151,19 @@ class Readers:
         return self._lookups.is_as_defined(like)
 
     async def obtain(
-        self, read: Read, first: Outcome | None = None, *, stores: bool = True
+        self,
+        read: Read,
+        first: Outcome | None = None,
+        *,
+        stores: bool = True,
+        within_s: float = math.inf,
     ) -> Hit | Lease | Outdated | Bypass:
         """The stored answer, or the right to fill it, or neither.
 
-        Waits for another client's fill as long as that lives, at most `lease_wait_s`. `first` is
-        the outcome of a look-up the caller has just made; if it is a miss, that is to be stored.
-        `stores`: so is any other, whether or not answers like it are worth it.
+        Waits for another client's fill as long as that lives, at most `lease_wait_s`, nor longer
+        than `within_s`. `first` is the outcome of a look-up the caller has just made; if it is a
+        miss, that is to be stored. `stores`: so is any other, whether or not answers like it are
+        worth it.
         """
         wait: Wait | None = None
         outcome = first or await self.look(read)
@@ -182,7 +189,7 @@ class Readers:
                     asked = stores or wait is not None or outcome is first
                     if not asked and self.worth.skips(read, outcome):
                         return UNHIT
-                    wait = wait or self._leases.wait(read)
+                    wait = wait or self._leases.wait(read, within_s)
                     got = await self._leases.take(read, outcome, wait)
                     if got is not None:
                         return got

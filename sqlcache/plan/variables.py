@@ -1,5 +1,6 @@
 """A session's system variables, as far as they are known, and what follows from them."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -338,6 +339,13 @@ class Variables:
         return self.setting("session_track_gtids").lower() in _OFF | {"own_gtid"}
 
     @property
+    def time_limit_s(self) -> float:
+        """After how long the server ends a query; infinity where it does not, or that is not
+        known."""
+        in_s, in_ms = self.setting("max_statement_time"), self.setting("max_execution_time")
+        return min(_limit(in_s), _limit(in_ms) / 1000)
+
+    @property
     def is_traced(self) -> bool:
         """Whether the server may write down how each statement ran, for the session to read."""
         traced = self.setting("optimizer_trace").lower()
@@ -412,6 +420,14 @@ def _fields(settings: Mapping[str, str]) -> Iterator[bytes]:
     for setting in sorted(settings.items()):
         for text in setting:
             yield text.encode("utf-8", "surrogateescape")
+
+
+def _limit(setting: str) -> float:
+    try:
+        limit = float(setting)
+    except ValueError:
+        return math.inf
+    return limit if limit > 0 else math.inf
 
 
 def _as_now_called(settings: Settings) -> dict[str, str]:

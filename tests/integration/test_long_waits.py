@@ -165,3 +165,24 @@ def test_who_waits_can_be_killed(
     assert not filling.done()
     run(locked, "UNLOCK TABLES")
     assert filling.result(20) == 7
+
+
+def test_who_may_take_so_long_waits_no_longer(
+    upstream: PrivateSqlServer,
+    relay: PrivateSqlcache,
+    log_in: LogIn,
+    locked: Session,
+    waits: Callable[[Session, Session], tuple[Any, Any]],
+) -> None:
+    first, second = log_in(relay), log_in(relay)
+    limit, too_long = "max_execution_time = 500", 3024
+    if upstream.name == "mariadbd":
+        limit, too_long = "max_statement_time = 0.5", 1969
+    run(second, f"SET SESSION {limit}")
+    filling, waiting = waits(first, second)
+    error = waiting.exception(20)
+    assert isinstance(error, pymysql.OperationalError)
+    assert error.args[0] == too_long
+    assert not filling.done()
+    run(locked, "UNLOCK TABLES")
+    assert filling.result(20) == 7

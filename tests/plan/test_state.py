@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 
@@ -357,6 +358,34 @@ def test_what_one_session_sets_no_other_has() -> None:
     assert (one.variables.character_set, one.dialect.ansi_quotes) == ("latin1", False)
     assert (other.variables.character_set, other.dialect.ansi_quotes) == ("utf8mb4", True)
     assert session().variables.setting("time_zone") == "SYSTEM"
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds"),
+    [
+        ("max_execution_time = 1500", 1.5),
+        ("max_statement_time = 0.25", 0.25),
+        ("max_statement_time = 1e1", 10),
+        ("max_execution_time = 0", math.inf),
+        ("max_execution_time = -1", math.inf),
+        ("max_execution_time = @limit", math.inf),
+        ("max_statement_time = 'nan'", math.inf),
+        ("time_zone = 'UTC'", math.inf),
+    ],
+)
+def test_how_long_a_query_may_take(settings: str, seconds: float) -> None:
+    state = session()
+    run(state, f"SET SESSION {settings}")
+    assert state.variables.time_limit_s == seconds
+
+
+@pytest.mark.parametrize("name", ["max_statement_time", "max_execution_time"])
+def test_how_long_a_query_may_take_is_inherited(name: str) -> None:
+    state = session(globals_=(*GLOBALS, (name, "2.000000")))
+    limit_s = 2 if name == "max_statement_time" else 0.002
+    assert state.variables.time_limit_s == limit_s
+    run(state, f"SET {name} = 0")
+    assert state.variables.time_limit_s == math.inf
 
 
 def test_what_is_remembered_of_sets_is_short() -> None:

@@ -177,10 +177,12 @@ class Reading:
 
     async def _obtain(self, read: Read, first: Outcome | None) -> Hit | Lease | Outdated | Bypass:
         """What the cache has. Raises: TimeoutError after `end_wait`."""
-        got = None
+        got, limit_s = None, self._standing.state.variables.time_limit_s
         try:
             async with asyncio.timeout(None) as self._waiting:
-                got = await self._engine.obtain(read, first, stores=self._embedded)
+                got = await self._engine.obtain(
+                    read, first, stores=self._embedded, within_s=limit_s
+                )
                 # The ping's OK is not for what is sent next.
                 if self._pinging is not None and not await self._pinging:
                     raise ConnectionLost("MySQL gives no sign of life")
