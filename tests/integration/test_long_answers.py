@@ -35,6 +35,8 @@ PASSED = {
     "many columns": f"SELECT SQL_NO_CACHE {', '.join(['c'] * 300)} FROM t WHERE id < 50 + {{id}}",
     "several answers": "SELECT id, c FROM t WHERE id > {id}; SELECT id, c FROM t",
 }
+# Not so long that a client on a busy machine is slow to take it, which goes the long way.
+SHORTER = "SELECT SQL_NO_CACHE id, c FROM t WHERE id <> {id} AND id < 700"
 BEHIND = ("SHOW WARNINGS", "SELECT FOUND_ROWS()", "SELECT @@error_count")
 
 
@@ -75,7 +77,7 @@ def both(
 
 
 def planned(relay: PrivateSqlcache) -> float:
-    """How many statements MySQL has answered by plans; not what came while others were answered."""
+    """How many statements MySQL has answered by plans: a client's own, and what marks the ends."""
     return relay.metrics()["sqlcache_statements_planned_total"]
 
 
@@ -118,11 +120,11 @@ def test_one_that_comes_in_parts_goes_by_its_plan(
     both: tuple[RawClient, RawClient], relay: PrivateSqlcache
 ) -> None:
     for number in range(3):
-        same(both, PASSED["rows"].format(id=number))
+        same(both, SHORTER.format(id=number))
     before = planned(relay)
     for number in range(10, 20):
-        assert len(same(both, PASSED["rows"].format(id=number))) > 300_000
-    assert planned(relay) - before >= 10
+        assert len(same(both, SHORTER.format(id=number))) > 80_000
+    assert planned(relay) - before >= 20
 
 
 def execute(client: RawClient, number: int, value: int) -> bytes:
@@ -136,21 +138,21 @@ def test_executions_are_told_of_other_columns_as_by_the_server(
     relay: PrivateSqlcache,
     tables: str,
 ) -> None:
-    text = b"SELECT SQL_NO_CACHE * FROM t WHERE id <> ?"
+    text = b"SELECT SQL_NO_CACHE * FROM t WHERE id <> ? AND id < 700"
     prepared = [client.ask(b"\x16" + text) for client in both]
     numbers = [struct.unpack_from("<I", each, 5)[0] for each in prepared]
 
     def same_executions(value: int) -> None:
         got = [execute(each, number, value) for each, number in zip(both, numbers, strict=True)]
         assert got[0] == got[1]
-        assert len(got[0]) > 300_000
+        assert len(got[0]) > 80_000
 
     for value in range(5):
         same_executions(value)
     before = planned(relay)
     for value in range(5, 10):
         same_executions(value)
-    assert planned(relay) - before >= 5
+    assert planned(relay) - before >= 10
     for change in ("ADD COLUMN d INT", "DROP COLUMN d"):
         upstream.sql(f"ALTER TABLE t {change}", tables)
         for value in range(3):
@@ -163,18 +165,18 @@ def test_a_miss_that_comes_in_parts_is_stored(
     def hits() -> float:
         return relay.metrics()["sqlcache_hits_total"]
 
-    read = "SELECT id, c FROM t WHERE id > {id}"
+    read = "SELECT id, c FROM t WHERE id > {id} AND id < 700"
     for number in range(5):
         same(both, read.format(id=number))
     before, had = planned(relay), hits()
     for number in range(10, 20):
         same(both, read.format(id=number))
-    assert planned(relay) - before >= 10
+    assert planned(relay) - before >= 20
     assert hits() == had
     for number in range(10, 20):
         same(both, read.format(id=number))
     assert hits() - had == 10
-    both[1].sql("UPDATE t SET c = 'new' WHERE id = 2000")
+    both[1].sql("UPDATE t SET c = 'new' WHERE id = 500")
     assert b"new" in same(both, read.format(id=15))
 
 
