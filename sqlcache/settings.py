@@ -500,7 +500,8 @@ class MemcachedSettings(_Section):
         default=1.0,
         description="For a node's connection. A node that has nothing on it delays the start by so"
         " long, and `reconnect_max_s`: until then another may not have reached it, and told it what"
-        " it knows. One that is back is used that much later: the sum is the same for all processes.",
+        " it knows. One that is back is used that much later: the sum is to be the same for all"
+        " processes.",
     )
     reconnect_min_s: Seconds = Field(
         default=0.05, description="First pause before a node is tried again."

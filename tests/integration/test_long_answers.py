@@ -35,8 +35,9 @@ PASSED = {
     "many columns": f"SELECT SQL_NO_CACHE {', '.join(['c'] * 300)} FROM t WHERE id < 50 + {{id}}",
     "several answers": "SELECT id, c FROM t WHERE id > {id}; SELECT id, c FROM t",
 }
-# Not so long that a client on a busy machine is slow to take it, which goes the long way.
-SHORTER = "SELECT SQL_NO_CACHE id, c FROM t WHERE id <> {id} AND id < 700"
+# Not so long that a client on a busy machine is slow to take it, which goes the long way; and
+# MySQL warns of SQL_NO_CACHE.
+SHORTER = "SELECT id, c FROM t WHERE id <> {id} AND id < 700 AND CONNECTION_ID() > 0"
 BEHIND = ("SHOW WARNINGS", "SELECT FOUND_ROWS()", "SELECT @@error_count")
 
 
