@@ -21,6 +21,7 @@ Passed = Callable[[InFlight, Plain, int], None]
 """Told what an answer was that was passed on, and of how many bytes."""
 
 _RECOUNTED = Status.METADATA_CHANGED
+_TELLS_MORE = Status.SESSION_STATE_CHANGED
 
 
 class LongAnswers:
@@ -103,6 +104,3 @@ class LongAnswers:
         if self._upstream.intercept is not None:
             self._upstream.unread(parts.held)
             self.course.give_up()
-
-
-_TELLS_MORE = Status.SESSION_STATE_CHANGED
