@@ -724,10 +724,13 @@ class LogSettings(_Section):
     )
 
 
+_NO_NAME = re.compile(r"([`\"']).*\1|[*%]", re.DOTALL)
+
+
 def _are_plain(*names: str) -> bool:
-    """Whether a server may have these. In quotes, with spaces around or with a wildcard, they would
+    """Whether they are names as they are: in quotes, with spaces around or as wildcards they would
     be those of nothing."""
-    return not any(name != name.strip() or re.search(r"[`\"'*%]", name) for name in names)
+    return not any(name != name.strip() or _NO_NAME.fullmatch(name) for name in names)
 
 
 def _parse_table(value: object) -> object:

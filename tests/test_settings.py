@@ -450,6 +450,11 @@ class TestRefusals:
                 " or spaces around it",
             ),
             (
+                "table = 'shop.*'\noff = true",
+                "rules[0].table = shop.* (sqlcache.toml): expected SCHEMA.TABLE without quotes,"
+                " wildcards or spaces around names, as in shop.orders",
+            ),
+            (
                 "schema = ''\noff = true",
                 "rules[0].schema =  (sqlcache.toml): expected a text that is not empty",
             ),
@@ -474,6 +479,10 @@ class TestRefusals:
     )
     def test_a_wrong_rule_is_told_what_was_expected(self, toml: str, expected: str) -> None:
         assert refused(f"[[rules]]\n{toml}\n") == [expected]
+
+    def test_a_name_may_have_in_it_what_servers_allow(self) -> None:
+        toml = '[[rules]]\ntable = "it\'s.50% *`"\noff = true\n'
+        assert settings(toml).rules[0].table == "it's.50% *`"
 
     @pytest.mark.parametrize(
         "name",

@@ -140,6 +140,26 @@ def test_what_answers_a_sign_of_life_answers_no_query(
     assert ask(log_in(relay), READ) == 7
 
 
+def test_a_sign_of_life_that_mysql_does_not_answer_holds_nobody_up(
+    relay: PrivateSqlcache,
+    middleman: Middleman,
+    log_in: LogIn,
+    locked: Session,
+    waits: Callable[[Session, Session], tuple[Any, Any]],
+) -> None:
+    """As where a firewall has dropped the connection without a word."""
+    first, second = log_in(relay), log_in(relay)
+    filling, waiting = waits(first, second)
+    trap = middleman.set_trap(PING, Fault.HOLD)
+    assert trap.sprung.wait(20)
+    run(locked, "UNLOCK TABLES")
+    assert filling.result(20) == 7
+    try:
+        assert isinstance(waiting.exception(20), pymysql.OperationalError)
+    finally:
+        trap.released.set()
+
+
 @pytest.mark.parametrize("amid_ping", [False, True])
 def test_who_waits_can_be_killed(
     relay: PrivateSqlcache,

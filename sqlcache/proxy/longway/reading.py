@@ -33,6 +33,7 @@ from sqlcache.sql.lexer import Lexed
 _NO_HIT_WANTED = NotCacheable.since("the client wants no hit")
 _PINS_TOO_MUCH = "without the rows that it asks for"
 _CROWDED = Bypass("too much that clients have not read")
+_ANSWERS_PING_S = 5.0
 _CATALOG_CHANGED = NotCacheable.since("catalog changed")
 
 
@@ -183,9 +184,10 @@ class Reading:
                 got = await self._engine.obtain(
                     read, first, stores=self._embedded, within_s=limit_s
                 )
-                # The ping's OK is not for what is sent next.
-                if self._pinging is not None and not await self._pinging:
-                    raise ConnectionLost("MySQL gives no sign of life")
+                if (pinging := self._pinging) is not None:  # its OK is not for what is sent next
+                    await asyncio.wait((pinging,), timeout=_ANSWERS_PING_S)
+                    if not (pinging.done() and pinging.result()):
+                        raise ConnectionLost("MySQL gives no sign of life")
             return got
         except BaseException:
             if isinstance(got, Lease):
