@@ -89,9 +89,8 @@ async def test_what_one_door_stores_for_one_account_the_other_keeps_from_others(
     mariadb.sql(f"GRANT SELECT (id) ON {shop}.product TO reader@'%'")
     assert await ask(session, READ) == "p0"
     url = f"mysql://reader:pw@{mariadb.address}/{shop}"
-    cache: Cache = await open_cache(
-        url=url, memcached=memcached.address, service_url=mariadb.service_url
-    )
+    at = {"url": url, "memcached": memcached.address, "service_url": mariadb.service_url}
+    cache: Cache = await open_cache(**at, settings=BY_PATH)
     with pytest.raises(aiomysql.MySQLError, match="denied"):
         await cache.fetch_value(READ)
     assert url != url_of(mariadb, shop)

@@ -15,6 +15,7 @@ from sqlcache.mysql.constants import Command
 from tests.conftest import ProxyFactory
 from tests.forked import ForkedSqlcache
 from tests.integration.scripts import World
+from tests.servers import PATIENT
 
 MAKE = (
     "CREATE TABLE t (a INT PRIMARY KEY, v VARCHAR(20));"
@@ -982,8 +983,8 @@ def test_trap_30_a_process_that_dies_while_it_fills_does_not_keep_others_waiting
         world.folder / "doomed",
         world.upstream.service_url,
         (world.memcached.address,),
-        binlog__follow="off",
         routines=[GATE],
+        **PATIENT,
     )
     with doomed, connect(doomed, world, gated) as filler, connect(world.proxy, world, gated) as r:
 
