@@ -37,9 +37,12 @@ def blocks(result: Result) -> dict[str, str]:
 
 
 def replaced(kept: Result, part: str, newer: Result) -> Result:
-    """A run with one part of another, and what that was measured on."""
+    """A run with one part of another, and when and on what that was measured."""
     rows = [row for row in kept.rows if row.part != part] + newer.of_part(part)
-    return Result({**kept.about, part: f"{newer.about['date']}, {newer.about['machine']}"}, rows)
+    others = kept.about.get("others", {}) | {
+        part: f"{newer.about['date']}, {newer.about['machine']}"
+    }
+    return Result({**kept.about, "others": others}, rows)
 
 
 def about(result: Result) -> str:
@@ -49,11 +52,15 @@ def about(result: Result) -> str:
     d = "" if d_us is None else f" d was {d_us:.0f} µs."
     load = told["load"]
     of_pages = f" Pages: {told['pages']}." if "pages" in told else ""
+    by_run: dict[str, list[str]] = {}
+    for part, when in told.get("others", {}).items():
+        by_run.setdefault(when, []).append(part)
+    others = "".join(f" Of another run ({when}): {', '.join(by_run[when])}." for when in by_run)
     rough = "" if load < _BUSY else f" **A rough run**: a load of {load:g} was there before."
     return (
         f"{told['date']}, {told['machine']}; {told['versions']}. Statements: medians of"
         f" {told['passes']} passes, {told['load_s']:g} s each; sysbench: of"
-        f" {told['sysbench_passes']}, {told['sysbench_s']} s each.{of_pages}{d}{rough}"
+        f" {told['sysbench_passes']}, {told['sysbench_s']} s each.{of_pages}{d}{others}{rough}"
     )
 
 

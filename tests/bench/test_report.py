@@ -37,6 +37,14 @@ def test_it_is_told_when_and_on_what_it_was_measured() -> None:
         assert word in told
 
 
+def test_a_part_of_another_run_is_told_with_its_machine() -> None:
+    kept, newer = whole_run(), whole_run()
+    elsewhere = Result({**newer.about, "date": "2026-02-01", "machine": "another"}, newer.rows)
+    told = report.about(report.replaced(kept, "pages", elsewhere))
+    assert "2026-01-31, a machine" in told
+    assert "Of another run (2026-02-01, another): pages." in told
+
+
 def test_a_run_on_a_busy_machine_is_called_rough() -> None:
     busy = whole_run()
     assert "rough" not in report.about(busy)
