@@ -105,25 +105,29 @@ def hits(proxy: PrivateSqlcache) -> float:
     return proxy.metrics()["sqlcache_hits_total"]
 
 
-def test_each_gives_its_own_answers(
-    pair: Pair, memcached: PrivateMemcached, proxy: ProxyFactory
-) -> None:
-    one, other = pair
+def hits_of_both(
+    servers: Pair, memcached: PrivateMemcached, proxy: ProxyFactory
+) -> tuple[float, float]:
+    """Of a sqlcache before each, which answer what their own servers do."""
+    one, other = servers
     first, second = proxy(one, memcached), proxy(other, memcached)
     for _ in range(2):
         assert read(first, one) == "one"
         assert read(second, other) == "other"
-    assert (hits(first), hits(second)) == (5, 5)
+    return hits(first), hits(second)
+
+
+def test_each_gives_its_own_answers(
+    pair: Pair, memcached: PrivateMemcached, proxy: ProxyFactory
+) -> None:
+    assert hits_of_both(pair, memcached, proxy) == (5, 5)
 
 
 async def test_so_do_two_that_have_one_uid(
     namesakes: Pair, memcached: PrivateMemcached, proxy: ProxyFactory
 ) -> None:
+    hits_of_both(namesakes, memcached, proxy)
     one, other = namesakes
-    first, second = proxy(one, memcached), proxy(other, memcached)
-    for _ in range(2):
-        assert read(first, one) == "one"
-        assert read(second, other) == "other"
     source = await Source.open(connect_to(one))
     assert await source.is_left(connect_to(other))
     source.close()

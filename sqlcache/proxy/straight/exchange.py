@@ -328,11 +328,20 @@ class Exchange:
 
     def relay(self, answer: bytes) -> None:
         """Passes an answer on, which is whole."""
-        metrics = self._metrics
-        metrics.statements_relayed += 1
-        metrics.statements_planned += 1
-        metrics.bytes_to_clients += len(answer)
+        self._count()
+        self._metrics.bytes_to_clients += len(answer)
         self._client.write(answer)
+
+    def _count(self) -> None:
+        """MySQL has answered one by its plan."""
+        self._metrics.statements_relayed += 1
+        self._metrics.statements_planned += 1
+
+    def _came(self, now: InFlight, size: int) -> None:
+        """The answer has come whole, of so many bytes."""
+        counts = now.plan.counts
+        counts.took(self._metrics, self._last.sent_at, size)
+        self._last.note_time(counts, self._terms.schema, fills=now.lease is not None)
 
     @callback(True)
     def _answered(self, chunk: bytes) -> bool:
@@ -347,8 +356,7 @@ class Exchange:
             self.course.give_up()
             return False
         self._upstream.intercept = None
-        now.plan.counts.took(self._metrics, self._last.sent_at, len(chunk))
-        self._last.note_time(now.plan.counts, terms.schema, fills=now.lease is not None)
+        self._came(now, len(chunk))
         if now.marks:
             now.answer = chunk
             self._writes.end_soon(now.marks, partial(self._ended, now, found))
@@ -360,11 +368,9 @@ class Exchange:
 
     def _passed(self, now: InFlight, found: Plain, size: int) -> None:
         """A long answer has gone by, which tells of no other session."""
-        plan, metrics, rows = now.plan, self._metrics, found[3]
-        plan.counts.took(metrics, self._last.sent_at, size)
-        self._last.note_time(plan.counts, self._terms.schema, fills=now.lease is not None)
-        metrics.statements_relayed += 1
-        metrics.statements_planned += 1
+        plan, rows = now.plan, found[3]
+        self._came(now, size)
+        self._count()
         if now.copy is not None:
             lease = now.copy.take_lease()  # it has ended where the answer was found to be too long
             if lease is not None:
