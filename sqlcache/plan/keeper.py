@@ -125,19 +125,25 @@ class Keeper:
         self.redefinitions = 0
         """Changes whenever any definition does, also where that makes no other catalog."""
         self._rights = NO_MARKS
-        self._is_late = False  # what is known, for the last reading of everything has failed
+        self._is_late = True  # what is known: everything was never read, or not the last time
 
     @property
     def ready(self) -> bool:
         """Whether reads may be answered from the cache: it is on, and the catalog known, of the
         server that is there now."""
         allowed = self.enabled and not (self.held_up or self.is_rewritten or self._forgets)
-        return allowed and self.catalog is not None and not self._upstream.cut()
+        return allowed and self.has_catalog
+
+    @property
+    def has_catalog(self) -> bool:
+        """Whether the catalog is known, of the server that is there now."""
+        return self.catalog is not None and not self._upstream.cut()
 
     @property
     def is_met(self) -> bool:
         """Whether what is known is of the server that is there now, and of its globals of now:
-        contact was not lost since, and the last reading of everything has not failed."""
+        everything was read, contact was not lost since, and the last such reading has not failed.
+        """
         return not (self._is_late or self._upstream.cut())
 
     @property

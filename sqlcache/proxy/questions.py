@@ -10,7 +10,7 @@ from sqlcache.plan.meanings import ON_THE_LOOP_BYTES
 from sqlcache.plan.planner import Planner
 from sqlcache.plan.state import SessionState
 from sqlcache.proxy.diagnostics import Diagnostics
-from sqlcache.proxy.looking_back import may_look_back, query_finding
+from sqlcache.proxy.looking_back import may_look_back, query_finding, query_keeping
 from sqlcache.proxy.relay import Relay
 from sqlcache.proxy.transaction import TransactionView
 from sqlcache.sql.shaping import SESSION_SETTINGS
@@ -147,6 +147,17 @@ class Questions:
         """Has FOUND_ROWS() be this."""
         if finding := query_finding(rows, mariadb=self._diagnostics.mariadb):
             await self.run(query_packet(finding, self._state.capabilities))
+
+    async def put_back(self, row_count: int, found_rows: int) -> None:
+        """Has them be this again, after a query that was none of the client's and used no table;
+        of a ROW_COUNT() that tells of rows written it is 0. MariaDB keeps the warnings of before,
+        and MySQL has that of FOUND_ROWS() no more."""
+        if (keeping := query_keeping(found_rows)) is not None:
+            await self.run(query_packet(keeping, self._state.capabilities))
+        else:
+            await self.find(found_rows)
+        if row_count >= 0:
+            await self.write_none()
 
     async def write_none(self) -> None:
         """Has ROW_COUNT() be 0."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any, TypeAlias
 
 import pymysql
@@ -24,8 +26,11 @@ NOTES = "INSERT INTO logins (who) VALUES (0)"
 ROOTS = 'sqlcache_invalidations_total{kind="root"}'
 ER_NEW_ABORTING_CONNECTION = 1184
 
+WITHOUT_GLOBALS = ["as it reads them first", "as it never could", "as it has lost contact"]
+
 Session: TypeAlias = "pymysql.Connection[Any]"
 Connect = Callable[..., Session]
+WithoutGlobals = Callable[[str], AbstractContextManager[None]]
 
 
 @pytest.fixture
@@ -60,6 +65,49 @@ def readers(upstream: PrivateSqlServer, connect: Connect) -> list[Session]:
     return [connect(server, upstream.user, upstream.password) for server in range(2)]
 
 
+@pytest.fixture(params=WITHOUT_GLOBALS)
+def without_globals(
+    request: pytest.FixtureRequest, upstream: PrivateSqlServer, servers: list[PrivateSqlcache]
+) -> WithoutGlobals:
+    """The first knows no globals meanwhile, while the server runs this for new sessions."""
+    account = f"'{upstream.service_user}'@'%'"
+
+    def cut_off() -> None:
+        all_there_are = "SELECT id FROM information_schema.processlist WHERE user = "
+        for (number,) in upstream.sql(f"{all_there_are}'{upstream.service_user}'"):
+            with suppress(pymysql.OperationalError):  # it has ended by itself
+                upstream.sql(f"KILL {number}")
+
+    @contextmanager
+    def knows_none(runs: str) -> Iterator[None]:
+        beginning = threading.Thread(target=servers[0].restart)
+        first_waits = f'DO IF(USER() LIKE "{upstream.service_user}@%", SLEEP(60), 0)'
+        if request.param == "as it reads them first":
+            upstream.sql(f"SET GLOBAL init_connect = '{first_waits}; {runs}'")
+            servers[0].stop()
+            beginning.start()
+            wait_until(lambda: is_open(servers[0]), 20, "a port that is open")
+        else:
+            upstream.sql(f"SET GLOBAL init_connect = '{runs}'; ALTER USER {account} ACCOUNT LOCK")
+            if request.param == "as it never could":
+                servers[0].restart()
+            cut_off()
+        try:
+            yield
+        finally:
+            upstream.sql(f"SET GLOBAL init_connect = ''; ALTER USER {account} ACCOUNT UNLOCK")
+            if beginning.ident is not None:
+                cut_off()
+                beginning.join()
+
+    return knows_none
+
+
+def is_open(server: PrivateSqlcache) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((server.host, server.port)) == 0
+
+
 def run(session: Session, query: str) -> Any:
     with session.cursor() as cursor:
         cursor.execute(query)
@@ -81,6 +129,37 @@ def test_what_is_run_for_a_new_session_is_seen(connect: Connect, readers: list[S
         assert [cached(reader) for reader in readers] == [first + more - 1] * 2
         session = connect(more % 2)
         assert [cached(each) for each in (session, *readers)] == [first + more] * 3
+
+
+def test_what_is_run_before_its_globals_are_known_is_seen(
+    connect: Connect,
+    readers: list[Session],
+    servers: list[PrivateSqlcache],
+    without_globals: WithoutGlobals,
+) -> None:
+    first = cached(readers[1])
+    with without_globals(NOTES):
+        for more in range(1, 4):
+            session = connect()
+            assert [cached(each) for each in (session, readers[1])] == [first + more] * 2
+        connect()
+    for server in range(2):
+        assert cached(served_hits(servers, connect, server)) == first + 4
+
+
+def served_hits(servers: list[PrivateSqlcache], connect: Connect, server: int = 0) -> Session:
+    """A session that has had one, when one that begins can have some again."""
+    sessions = []
+
+    def is_hit() -> bool:
+        sessions.append(connect(server))
+        before = servers[server].metrics()["sqlcache_hits_total"]
+        for _ in range(3):
+            run(sessions[-1], "SELECT COUNT(who) FROM logins")
+        return servers[server].metrics()["sqlcache_hits_total"] > before
+
+    wait_until(is_hit, 20, "a hit")
+    return sessions[-1]
 
 
 def test_what_it_leaves_open_is_seen_when_it_ends(connect: Connect, readers: list[Session]) -> None:
@@ -111,6 +190,23 @@ def test_what_is_run_for_a_client_that_leaves_at_once_is_seen(
         memcached.thaw()
         wait_until(lambda: written(upstream, schema) == expected, 20, "a write")  # noqa: B023
         wait_until(lambda: cached(reader) == expected, 5, "its being seen")  # noqa: B023
+
+
+@pytest.mark.parametrize("without_globals", ["as it never could"], indirect=True)
+def test_what_is_run_for_one_that_leaves_before_its_globals_are_known_is_seen(
+    upstream: PrivateSqlServer,
+    servers: list[PrivateSqlcache],
+    connect: Connect,
+    readers: list[Session],
+    without_globals: WithoutGlobals,
+    schema: str,
+) -> None:
+    connect()  # so that MySQL knows the password
+    expected = cached(readers[1]) + 1
+    with without_globals(f"DO SLEEP(0.2); {NOTES}"):
+        RawClient.logged_in(servers[0], schema, "p", schema).reset()
+        wait_until(lambda: written(upstream, schema) == expected, 20, "a write")
+        wait_until(lambda: cached(readers[1]) == expected, 5, "its being seen")
 
 
 def written(upstream: PrivateSqlServer, schema: str) -> int:
@@ -193,6 +289,80 @@ def test_a_temporary_table_that_it_makes_hides_another(
     for _ in range(3):
         assert run(sessions[0], read) == ((0,),)
         assert run(sessions[1], read) == own[1]
+
+
+@pytest.mark.parametrize("by_call", [False, True])
+def test_one_that_it_makes_before_its_globals_are_known_hides_another(
+    upstream: PrivateSqlServer,
+    servers: list[PrivateSqlcache],
+    connect: Connect,
+    without_globals: WithoutGlobals,
+    schema: str,
+    *,
+    by_call: bool,
+) -> None:
+    made = f"CREATE TEMPORARY TABLE {schema}.logins AS SELECT CONNECTION_ID() AS who"
+    upstream.sql(f"CREATE PROCEDURE hide() {made}", schema)
+    upstream.sql("INSERT INTO logins (who) VALUES (0)", schema)
+    connect()  # so that MySQL knows the password
+    read = "SELECT who FROM logins"
+    with without_globals(f"CALL {schema}.hide()" if by_call else made):
+        sessions = [connect() for _ in range(2)]
+    without = served_hits(servers, connect)
+    own = [run(session, "SELECT CONNECTION_ID()") for session in sessions]
+    for _ in range(3):
+        assert run(without, read) == ((0,),)
+        assert [run(session, read) for session in sessions] == own
+    run(sessions[0], "DROP TEMPORARY TABLE logins")
+    for _ in range(3):
+        assert run(sessions[0], read) == ((0,),)
+        assert run(sessions[1], read) == own[1]
+
+
+LEAVES = (
+    "",
+    "SET last_insert_id = 77",
+    "SET @none = 1 / 0",
+    "INSERT INTO logins (n) VALUES (7) ON DUPLICATE KEY UPDATE who = who",
+    "SET TRANSACTION READ ONLY",
+    "SELECT 1 UNION SELECT 2 UNION SELECT 3",
+    "SELECT 1",
+)
+ASKED = (
+    "SELECT ROW_COUNT()",
+    "SELECT FOUND_ROWS()",
+    "SELECT LAST_INSERT_ID()",
+    "SHOW WARNINGS",
+    "DELETE FROM logins WHERE n < 0",
+)
+
+
+@pytest.mark.parametrize("without_globals", ["as it never could"], indirect=True)
+def test_who_begins_without_the_globals_is_told_what_he_would_be(
+    upstream: PrivateSqlServer,
+    servers: list[PrivateSqlcache],
+    connect: Connect,
+    without_globals: WithoutGlobals,
+    schema: str,
+) -> None:
+    connect()  # so that MySQL knows the password
+    upstream.sql("INSERT INTO logins (n) VALUES (7)", schema)
+    mysql = upstream.name == "mysqld"
+    for runs in LEAVES:
+        with without_globals(runs):
+            for asked in ASKED:
+                if "WARNINGS" in asked and "none" in runs and mysql:
+                    continue  # any question takes them away
+                if "FOUND" in asked and "SELECT" not in runs and not mysql:
+                    continue  # MariaDB begins with any number
+                through, direct = (told(at, schema, asked) for at in (servers[0], upstream))
+                assert through == direct, (runs, asked)
+
+
+def told(server: PrivateSqlServer | PrivateSqlcache, user: str, query: str) -> bytes:
+    """What answers a session's first command, as it comes."""
+    with RawClient.logged_in(server, user, "p", user) as client:
+        return client.sql(query)
 
 
 def test_what_it_sets_for_the_next_transaction_is_for_the_clients_first(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -123,6 +123,39 @@ def test_who_has_logged_in_meanwhile_asks_what_it_began_with(
             for _ in range(4):
                 assert read(other) == elsewhere
             assert is_hit()
+
+
+def test_what_the_server_runs_for_who_logs_in_meanwhile_is_seen(
+    server: PrivateMariaDB, relay: PrivateSqlcache
+) -> None:
+    """The last reading that went well has not told of it. By the catalog of that it is known what
+    it writes, and all else is kept."""
+    server.sql("CREATE TABLE s.logins (n INT); CREATE USER u; GRANT ALL ON s.* TO u")
+    server.sql(f"GRANT INSERT ON s.logins TO {server.service_user}")
+    notes = 'INSERT INTO s.logins SELECT 1 FROM DUAL WHERE USER() LIKE "u@%"'
+
+    def logins(reader: Any) -> int:
+        with reader.cursor() as cursor:
+            for _ in range(3):
+                cursor.execute("SELECT COUNT(*) FROM s.logins")
+                ((count,),) = cursor.fetchall()
+            return int(count)
+
+    def is_hit() -> bool:
+        before = relay.metrics()["sqlcache_hits_total"]
+        return logins(reader) == 0 and relay.metrics()["sqlcache_hits_total"] > before
+
+    with ExitStack() as stack:
+        reader = stack.enter_context(session(server, relay))
+        wait_until(is_hit, 20, "a hit")
+        stack.enter_context(unreadable(server, relay))
+        roots = relay.metrics()['sqlcache_invalidations_total{kind="root"}']
+        server.sql(f"SET GLOBAL init_connect = '{notes}'")
+        for more in range(3):
+            assert logins(reader) == more
+            relay.connect(user="u").close()
+        assert logins(reader) == 3
+        assert relay.metrics()['sqlcache_invalidations_total{kind="root"}'] == roots
 
 
 def test_nor_do_they_wait_for_it_where_all_was_forgotten_meanwhile(

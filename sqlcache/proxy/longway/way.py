@@ -139,7 +139,8 @@ class LongWay:
             async with asyncio.timeout(_LONGEST_LOOK_S):
                 await self.standing.questions.confirm_rights()
         error = await publish_init_connect(
-            self._planner, self._writes, self._relay, self.standing.state
+            *(self._planner, self._writes, self._relay),
+            *(self.standing.state, self.standing.questions),
         )
         if error:
             await self._relay.client.read()  # some of its first command
