@@ -158,6 +158,11 @@ class SessionState:
         )
 
     @property
+    def runs_all_joins(self) -> bool:
+        """Whether the server is known to refuse it no query for what that joins."""
+        return not self.settings_unknown and self.variables.are_big_selects_on
+
+    @property
     def names_commits(self) -> bool:
         """Whether commits that the server tells of are known to be the session's own."""
         return not self.settings_unknown and self.variables.tells_of_own_commits

@@ -126,6 +126,7 @@ _PREPARE_NOTHING = OF_TRANSACTIONS | {_ROLE}
 """Settings that are part of the key, and by which no statement is prepared in another way."""
 _PREPARE_ALIKE = _SHAPE_NO_ANSWER | _PREPARE_NOTHING
 _OFF = frozenset({"", "0", "off"})
+_ON = frozenset({"1", "on"})
 # What these come to depends on what else was set, and when: they set another one, too, keep what
 # the value does not name, or are what SET NAMES goes by.
 _NOT_ALONE = frozenset(
@@ -344,6 +345,11 @@ class Variables:
         known."""
         in_s, in_ms = self.setting("max_statement_time"), self.setting("max_execution_time")
         return min(_limit(in_s), _limit(in_ms) / 1000)
+
+    @property
+    def are_big_selects_on(self) -> bool:
+        """Whether queries are run however much they join."""
+        return self.setting("sql_big_selects").lower() in _ON
 
     @property
     def is_traced(self) -> bool:

@@ -40,13 +40,15 @@ class Diagnostics:
 
     __slots__ = (
         *("_asked", "_found", "_packet", "_ran_since", "_rows", "_text", "_warned"),
-        *("_owed_before", "_parting", "_warned_of_counting", "in_doubt", "mariadb", "mixes"),
-        *("states", "wrote", "wrote_none"),
+        *("_owed_before", "_parting", "_warned_of_counting", "in_doubt", "limited", "mariadb"),
+        *("mixes", "states", "wrote", "wrote_none"),
     )
 
     def __init__(self) -> None:
         self.mariadb = False
         """Whether the server is one."""
+        self.limited = False
+        """Whether it is one, and may refuse a query of the session's that joins much."""
         self._packet: bytes | None = None
         """A query that leaves on the server what is missing there; None if nothing is."""
         self._owed_before: tuple[_Owed, ...] = ()
@@ -278,7 +280,7 @@ class Diagnostics:
         missing += [
             each
             if isinstance(each, bytes)
-            else query_packet(_counting(each, mariadb=self.mariadb), capabilities)
+            else query_packet(_counting(each, limited=self.limited), capabilities)
             for each in owed
             if keeps is None
         ]
@@ -322,7 +324,7 @@ class Diagnostics:
     def counting(self, capabilities: int) -> bytes:
         """What to run where what was missing cannot be run any more, as its table is gone."""
         rows = min(self._rows & ~COUNTED, MAX_FOUND_ROWS)
-        return query_packet(_counting(rows, mariadb=self.mariadb), capabilities)
+        return query_packet(_counting(rows, limited=self.limited), capabilities)
 
     def _owed(self) -> "tuple[_Owed, ...]":
         """What the server is to run, in order."""
@@ -358,7 +360,7 @@ def _repeats(command: ClientCommand, meaning: Meaning) -> bool:
     return lasting and command.code == Command.QUERY and command.whole
 
 
-def _counting(rows: int, *, mariadb: bool) -> bytes:
-    found = query_finding(rows & ~COUNTED, counted=bool(rows & COUNTED), mariadb=mariadb)
+def _counting(rows: int, *, limited: bool) -> bytes:
+    found = query_finding(rows & ~COUNTED, counted=bool(rows & COUNTED), limited=limited)
     assert found is not None
     return found

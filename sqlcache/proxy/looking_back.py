@@ -138,11 +138,12 @@ def _comes_before(first: re.Pattern[bytes], then: re.Pattern[bytes], text: bytes
     return found is not None and then.search(text, found.end()) is not None
 
 
-def query_finding(rows: int, *, counted: bool = False, mariadb: bool) -> bytes | None:
+def query_finding(rows: int, *, counted: bool = False, limited: bool) -> bytes | None:
     """A query that reads no table, and after which FOUND_ROWS() is `rows`; None for too many.
 
     `counted`: it leaves what SQL_CALC_FOUND_ROWS does, which spares the rows. MySQL warns of it.
-    MariaDB runs it whatever the session's max_join_size is.
+    `limited`: MariaDB is to run it whatever the session's max_join_size is. From version 11 on it
+    may then tell the client, with what is next, that autocommit is set to what it was.
     """
     if rows > MAX_FOUND_ROWS:
         return None
@@ -151,7 +152,7 @@ def query_finding(rows: int, *, counted: bool = False, mariadb: bool) -> bytes |
     finding = f"SELECT 1 FROM {tables} LIMIT {rows}"
     if counted:
         finding = f"SELECT SQL_CALC_FOUND_ROWS 1 FROM ({finding}) AS t LIMIT 0"
-    if mariadb:
+    if limited:
         finding = f"SET STATEMENT sql_big_selects = 1 FOR {finding}"
     return finding.encode()
 

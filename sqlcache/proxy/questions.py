@@ -145,7 +145,7 @@ class Questions:
 
     async def find(self, rows: int) -> None:
         """Has FOUND_ROWS() be this."""
-        if finding := query_finding(rows, mariadb=self._diagnostics.mariadb):
+        if finding := query_finding(rows, limited=self._diagnostics.limited):
             await self.run(query_packet(finding, self._state.capabilities))
 
     async def put_back(self, row_count: int, found_rows: int) -> None:

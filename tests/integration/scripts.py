@@ -114,6 +114,12 @@ class World(AbstractContextManager["World"]):
     def is_mariadb(self) -> bool:
         return self.upstream.name == "mariadbd"
 
+    @property
+    def version(self) -> tuple[int, ...]:
+        """The server's: 10.11.19-MariaDB is (10, 11, 19)."""
+        ((told,),) = self.upstream.sql("SELECT VERSION()")
+        return tuple(map(int, re.findall(r"\d+", told)[:3]))
+
     def hits(self) -> float:
         """How many reads sqlcache answered from the cache so far."""
         return self.proxy.metrics()[_HITS]

@@ -567,6 +567,10 @@ def account(upstream: PrivateSqlServer) -> tuple[str, str]:
 
 GTID = re.compile(rb"[0-9a-f]{8}-[0-9a-f-]{27}:([0-9]+-)?[0-9]+|0-1-[0-9]+")
 
+# What MariaDB, from version 11.4 on, ends a login with, for clients that do not know its
+# certificate: each has another.
+PROOF = re.compile(rb"\x01[0-9A-F]{64}")
+
 
 def told_in(answer: bytes) -> bool:
     """Whether an answer tells of commits."""
@@ -635,7 +639,7 @@ def test_clients_are_told_what_the_server_tells_them(
             for command in sent:
                 said.append(client.ask_bytes(packets_of(command)))
             client.close()
-        answers.append([GTID.sub(b"a commit", each) for each in said])
+        answers.append([PROOF.sub(b"", GTID.sub(b"a commit", each)) for each in said])
     direct, relayed = answers
     for place, (expected, got) in enumerate(zip(direct, relayed, strict=True)):
         assert got == expected, f"answer {place}"
