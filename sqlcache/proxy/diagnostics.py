@@ -40,15 +40,13 @@ class Diagnostics:
 
     __slots__ = (
         *("_asked", "_found", "_packet", "_ran_since", "_rows", "_text", "_warned"),
-        *("_owed_before", "_parting", "_warned_of_counting", "in_doubt", "limited", "mariadb"),
-        *("mixes", "states", "wrote", "wrote_none"),
+        *("_owed_before", "_parting", "_warned_of_counting", "in_doubt", "mariadb", "mixes"),
+        *("states", "wrote", "wrote_none"),
     )
 
     def __init__(self) -> None:
         self.mariadb = False
         """Whether the server is one."""
-        self.limited = False
-        """Whether it is one, and may refuse a query of the session's that joins much."""
         self._packet: bytes | None = None
         """A query that leaves on the server what is missing there; None if nothing is."""
         self._owed_before: tuple[_Owed, ...] = ()
@@ -266,13 +264,13 @@ class Diagnostics:
         self._rows, self._text, self.in_doubt = 0, b"", False
         self._owed_before = ()
 
-    def missing(self, capabilities: int) -> list[bytes]:
+    def missing(self, capabilities: int, *, limited: bool) -> list[bytes]:
         """What to run on the server, so that nothing is missing there any more.
 
         After a hit that is a query that finds as many rows: the read itself may find others by now,
         or none, with another default schema. It is run only if it has too many, or may have left
         others out. Where there are warnings, or an error, of what has run since, it uses no table:
-        then MariaDB keeps those.
+        then MariaDB keeps those. `limited`: see `query_finding`.
         """
         missing = [] if self._parting is None else [self._parting]
         owed = self._owed()
@@ -280,7 +278,7 @@ class Diagnostics:
         missing += [
             each
             if isinstance(each, bytes)
-            else query_packet(_counting(each, limited=self.limited), capabilities)
+            else query_packet(_counting(each, limited=limited), capabilities)
             for each in owed
             if keeps is None
         ]
@@ -321,10 +319,10 @@ class Diagnostics:
             if isinstance(each, bytes) and each[HEADER_BYTES] in EXECUTES
         )
 
-    def counting(self, capabilities: int) -> bytes:
+    def counting(self, capabilities: int, *, limited: bool) -> bytes:
         """What to run where what was missing cannot be run any more, as its table is gone."""
         rows = min(self._rows & ~COUNTED, MAX_FOUND_ROWS)
-        return query_packet(_counting(rows, limited=self.limited), capabilities)
+        return query_packet(_counting(rows, limited=limited), capabilities)
 
     def _owed(self) -> "tuple[_Owed, ...]":
         """What the server is to run, in order."""

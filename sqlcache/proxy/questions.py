@@ -72,9 +72,6 @@ class Questions:
         if not place:
             return
         row_count, found_rows, schema, role, user = place[0]
-        await self.find(int(digits(found_rows)))
-        if keeps_counts and digits(row_count) == "0":
-            await self.write_none()
         if settings:
             self._state.know_settings(
                 tuple(sorted((digits(name), digits(value)) for name, value in settings)),
@@ -84,6 +81,9 @@ class Questions:
                 server=self._planner.keeper.server,
                 collation=collation_of(told),
             )
+        await self.find(int(digits(found_rows)))
+        if keeps_counts and digits(row_count) == "0":
+            await self.write_none()
 
     async def _may_look_back(self, command: ClientCommand) -> bool:
         if not command.whole:
@@ -143,9 +143,14 @@ class Questions:
             raise ConnectionLost("MySQL has begun no transaction anew")
         return False
 
+    @property
+    def limited(self) -> bool:
+        """Whether the server is a MariaDB that may refuse the session a query that joins much."""
+        return self._diagnostics.mariadb and not self._state.runs_all_joins
+
     async def find(self, rows: int) -> None:
         """Has FOUND_ROWS() be this."""
-        if finding := query_finding(rows, limited=self._diagnostics.limited):
+        if finding := query_finding(rows, limited=self.limited):
             await self.run(query_packet(finding, self._state.capabilities))
 
     async def put_back(self, row_count: int, found_rows: int) -> None:

@@ -71,7 +71,7 @@ def test_of_a_long_text_not_all_is_searched(text: str) -> None:
             diagnostics.missed_by(asked, UNKNOWN, command, unprepared=False)
             diagnostics.ran(asked, UNKNOWN, answered(OK))
             diagnostics.hit(command, command, 1)
-            diagnostics.missing(0)
+            diagnostics.missing(0, limited=False)
 
         return go
 
@@ -160,7 +160,7 @@ def test_an_execution_of_nothing_adds_its_error_to_what_is_there() -> None:
 
 def test_a_query_that_finds_as_many_rows_takes_the_hits_place_once() -> None:
     diagnostics = after_hit(rows=12)
-    (run_instead,) = diagnostics.missing(CAPABILITIES)
+    (run_instead,) = diagnostics.missing(CAPABILITIES, limited=False)
     assert b"LIMIT 12" in run_instead
     assert b"FROM t" not in run_instead.replace(b"AS t", b"")
     assert not misses(diagnostics, "SELECT FOUND_ROWS()")
@@ -180,12 +180,12 @@ def test_a_read_that_finds_more_rows_than_it_answers_is_run_itself(
     text: bytes, itself: bool
 ) -> None:
     read = query_packet(text, CAPABILITIES)
-    assert (after_hit(read).missing(CAPABILITIES) == [read]) is itself
+    assert (after_hit(read).missing(CAPABILITIES, limited=False) == [read]) is itself
 
 
 def test_a_count_of_all_rows_is_left_behind_without_the_rows() -> None:
     diagnostics = after_hit(rows=12 | COUNTED)
-    (run_instead,) = diagnostics.missing(CAPABILITIES)
+    (run_instead,) = diagnostics.missing(CAPABILITIES, limited=False)
     assert b"SQL_CALC_FOUND_ROWS" in run_instead
     assert b"LIMIT 12)" in run_instead
 
@@ -215,7 +215,7 @@ def test_a_count_that_was_answered_is_asked_for_again_before_what_looks_back() -
     assert diagnostics.found_rows(command.data) == 7
     diagnostics.answered(command)
     assert diagnostics.found_rows(command.data) is None
-    assert diagnostics.missing(CAPABILITIES)[1:] == [command.data]
+    assert diagnostics.missing(CAPABILITIES, limited=False)[1:] == [command.data]
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_any_statement_may_count_the_warnings_that_a_hit_would_have_taken_away()
     ran(diagnostics, "SET sql_mode = ''", OK_WITH_A_WARNING)
     diagnostics.hit(READ, READ, 1)
     assert misses(diagnostics, "INSERT INTO t VALUES (1)")
-    diagnostics.missing(CAPABILITIES)
+    diagnostics.missing(CAPABILITIES, limited=False)
     diagnostics.hit(READ, READ, 1)
     assert not misses(diagnostics, "INSERT INTO t VALUES (1)")
 
@@ -318,14 +318,14 @@ def test_what_is_owed_for_aggregates_is_bounded() -> None:
     )
     for packet_ in (sum_, max_) * 1_000:
         diagnostics.hit(packet_, packet_, 1)
-    three = diagnostics.missing(CAPABILITIES)
+    three = diagnostics.missing(CAPABILITIES, limited=False)
     assert len(three) == 3
     assert three[1:] == [sum_, max_]
     diagnostics.hit(READ, READ, 3)
     for number in range(1_000):
         long = query_packet(b"SELECT SUM(v) FROM t WHERE a = %d" % number, CAPABILITIES)
         diagnostics.hit(long, long, 1)
-    assert sum(map(len, diagnostics.missing(CAPABILITIES))) < 5_000
+    assert sum(map(len, diagnostics.missing(CAPABILITIES, limited=False))) < 5_000
 
 
 @pytest.mark.parametrize("aggregate", [b"COUNT", b"ST_COLLECT"])

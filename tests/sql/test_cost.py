@@ -193,7 +193,7 @@ def go_the_way_of(text: bytes) -> None:
     diagnostics.may_be_kept(text)
     diagnostics.mariadb = True
     diagnostics.hit(text, text, 1)
-    diagnostics.missing(0)
+    diagnostics.missing(0, limited=False)
     for prepared in (False, True):
         with suppress(SqlSyntaxError):
             lexed = lex(text, DIALECT)

@@ -182,11 +182,13 @@ class Running:
         if in_doubt and await questions.ask(FOUND_ROWS) == [(b"0",)]:
             self._diagnostics.counted_none()
         async with self._aside(reads=self._diagnostics.owes_reads):
-            all_missing = self._diagnostics.missing(capabilities)
+            all_missing = self._diagnostics.missing(capabilities, limited=questions.limited)
             for missing in all_missing:
                 owed = self._handles.for_server(missing)
                 if not await questions.run(owed):  # its error is nothing to the client
-                    await questions.run(self._diagnostics.counting(capabilities))
+                    await questions.run(
+                        self._diagnostics.counting(capabilities, limited=questions.limited)
+                    )
         if wrote_none and (in_doubt or all_missing):
             await questions.write_none()
         self._handles.close_others()

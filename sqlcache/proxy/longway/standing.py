@@ -248,7 +248,6 @@ class Standing:
         self.own.enter()
         keeper = self._planner.keeper
         self._diagnostics.mariadb = keeper.is_mariadb
-        self._diagnostics.limited = keeper.is_mariadb and not self.state.runs_all_joins
         known = self.questions.generation == keeper.generation and keeper.ready
         if known and self.state.bypass_reason() is None:
             self.context = self._planner.context(self.state)
