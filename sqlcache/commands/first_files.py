@@ -23,6 +23,7 @@ from urllib.parse import quote
 
 from pymysql.converters import escape_string
 
+from sqlcache.commands.replaced import replaced
 from sqlcache.commands.toml import assignment
 from sqlcache.errors import ConfigError
 from sqlcache.settings import HostPort, MySQLUrl, Settings
@@ -87,7 +88,7 @@ def run(wanted: Wanted, folder: Path, *, force: bool) -> int:
     there = [file for file in files if os.path.lexists(file)]
     if there and not force:
         raise ConfigError("\n".join(f"{file}: is there; --force overwrites it" for file in there))
-    _write(folder, files, force=force)
+    _write(folder, {replaced(file): written for file, written in files.items()}, force=force)
     print("\n".join(_what_next(settings, *files)))
     return 0
 
@@ -230,7 +231,7 @@ def _write(folder: Path, files: Mapping[Path, tuple[str, int]], *, force: bool) 
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for file, (text, mode) in files.items():
-            with tempfile.NamedTemporaryFile("w", dir=folder, encoding="utf-8") as temporary:
+            with tempfile.NamedTemporaryFile("w", dir=file.parent, encoding="utf-8") as temporary:
                 temporary.write(text)
                 temporary.flush()
                 os.fchmod(temporary.fileno(), mode)

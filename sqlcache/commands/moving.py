@@ -47,8 +47,9 @@ T = TypeVar("T")
 
 def save(settings: Settings, path: Path) -> int:
     """Writes what the nodes remember into a file; returns the process's exit code. Raises:
-    ConfigError."""
-    return _run(settings, lambda deployment: deployment.save(path))
+    ConfigError, before anybody is asked if the file cannot be written."""
+    with Writer(path) as file:
+        return _run(settings, lambda deployment: deployment.save(file))
 
 
 def load(settings: Settings, path: Path) -> int:
@@ -112,34 +113,33 @@ class _Deployment:
 
     # Save.
 
-    async def save(self, path: Path) -> list[str]:
+    async def save(self, file: Writer) -> list[str]:
         """Says what was saved."""
         await self._check_stopped()
         place = await self._place()
         owed = await self._is_owed()
         schemas = await self._service.schemas()
         counts: Counter[str] = Counter()
-        with Writer(path) as file:
-            file.say(
-                HEADER,
-                {
-                    "prefix": self._settings.memcached.prefix,
-                    "nodes": self._names,
-                    "in_use": self._own.split(b" ", 1)[1].decode(),
-                    "place": bytes(place).decode(),
-                    "owed": owed,
-                    "saved_at": time.time(),
-                },
-            )
-            for record in await self._copies({"", *schemas, *map(str.lower, schemas)}):
-                file.write(record)
-            for index, address in enumerate(self._settings.memcached.addresses):
-                async for keys in _keys_on(address, self._settings.memcached.prefix.encode()):
-                    async for record in self._items(index, keys):
-                        file.write(record)
-                        counts[_KINDS[_kind(record.key)]] += 1
-            file.end(counts)
-        return [f"{path}: {count} {what}" for what, count in sorted(counts.items())]
+        file.say(
+            HEADER,
+            {
+                "prefix": self._settings.memcached.prefix,
+                "nodes": self._names,
+                "in_use": self._own.split(b" ", 1)[1].decode(),
+                "place": bytes(place).decode(),
+                "owed": owed,
+                "saved_at": time.time(),
+            },
+        )
+        for record in await self._copies({"", *schemas, *map(str.lower, schemas)}):
+            file.write(record)
+        for index, address in enumerate(self._settings.memcached.addresses):
+            async for keys in _keys_on(address, self._settings.memcached.prefix.encode()):
+                async for record in self._items(index, keys):
+                    file.write(record)
+                    counts[_KINDS[_kind(record.key)]] += 1
+        file.end(counts)
+        return [f"{file.path}: {count} {what}" for what, count in sorted(counts.items())]
 
     async def _place(self) -> Remembered:
         """From where on the log is to be read."""

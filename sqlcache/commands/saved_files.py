@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Final, NamedTuple, Self
 
+from sqlcache.commands.replaced import replaced
 from sqlcache.errors import ConfigError
 
 HEADER, COPY, ITEM, END = b"H", b"C", b"I", b"E"
@@ -44,8 +45,9 @@ class Writer:
     with `with`. Raises: ConfigError where it cannot be written."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._part = path.with_name(path.name + ".part")
+        self.path = path
+        self._replaced = replaced(path)
+        self._part = self._replaced.with_name(self._replaced.name + ".part")
         self._digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
         self._counts: dict[str, int] = {}
         with _faults(path):
@@ -73,7 +75,7 @@ class Writer:
         """Adds a record."""
         kind, key, value, node, ttl_s = record
         head = _RECORD.pack(kind, node, ttl_s, len(key), len(value))
-        with _faults(self._path):
+        with _faults(self.path):
             self._put(head + key + value)
 
     def say(self, kind: bytes, told: Mapping[str, Any]) -> None:
@@ -83,11 +85,11 @@ class Writer:
     def end(self, told: Mapping[str, Any]) -> None:
         """Ends it; it takes the place of one that was there."""
         self.say(END, told)
-        with _faults(self._path):
+        with _faults(self.path):
             self._file.write(self._digest.digest())
             self._file.flush()
             os.fsync(self._file.fileno())
-            self._part.replace(self._path)
+            self._part.replace(self._replaced)
 
 
 class SavedFile:

@@ -201,6 +201,26 @@ def test_nothing_is_overwritten_unless_it_is_forced(
     assert ("CREATE USER" in precious.read_text(), mode(precious)) == (True, 0o600)
 
 
+def test_what_is_forced_leaves_links_and_what_is_no_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, kept = tmp_path / "folder", tmp_path / "kept.toml"
+    folder.mkdir()
+    kept.write_text("old")
+    (folder / "sqlcache.toml").symlink_to(kept)
+    os.mkfifo(folder / "sqlcache.service")
+    forced = ["init", "--dir", str(folder), "--force"]
+    assert main(forced) == 2
+    said = f"sqlcache: {folder}/sqlcache.service: is no regular file, and stays what it is\n"
+    assert capsys.readouterr().err == said
+    assert (kept.read_text(), (folder / "sqlcache.service").is_fifo()) == ("old", True)
+    assert not (folder / "sqlcache.sql").exists()
+    (folder / "sqlcache.service").unlink()
+    assert main(forced) == 0
+    assert (folder / "sqlcache.toml").readlink() == kept
+    assert ("upstream" in kept.read_text(), mode(kept)) == (True, 0o600)
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from sqlcache.cli import main
 from sqlcache.commands.saved_files import COPY, HEADER, ITEM, Record, SavedFile, Writer
 from sqlcache.errors import ConfigError
 
@@ -62,6 +65,45 @@ def test_one_that_the_disk_has_no_room_for_says_so_and_leaves_nothing(
     with pytest.raises(ConfigError, match="saved: No space left on device"):
         write()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_symbolic_link_stays_and_what_it_leads_to_is_replaced(saved: Path) -> None:
+    for name, leads_to in (("link", saved), ("dangling", saved.with_name("new"))):
+        link = saved.with_name(name)
+        link.symlink_to(leads_to)
+        with Writer(link) as file:
+            file.say(HEADER, {"prefix": name})
+            file.end({})
+        assert link.readlink() == leads_to
+        assert SavedFile(leads_to).header == {"prefix": name}
+    names = {"saved", "link", "dangling", "new"}
+    assert {each.name for each in saved.parent.iterdir()} == names
+
+
+@pytest.mark.parametrize("kind", ["fifo", "socket", "folder", "loop", "link to a fifo"])
+def test_what_is_no_file_stays_and_nobody_is_asked(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "there"
+    with closing(socket.socket(socket.AF_UNIX)) as bound:
+        match kind:
+            case "fifo":
+                os.mkfifo(path)
+            case "socket":
+                bound.bind(os.fspath(path))
+            case "folder":
+                path.mkdir()
+            case "loop":
+                path.symlink_to(path)
+            case _:
+                os.mkfifo(tmp_path / "fifo")
+                path.symlink_to("fifo")
+        before = {each: each.lstat() for each in tmp_path.iterdir()}
+        nobody = ["--upstream", "mysql://a@127.0.0.1:1", "--memcached", "127.0.0.1:1"]
+        assert main(["save", str(path), *nobody]) == 2
+    said = f"sqlcache: {path}: is no regular file, and stays what it is\n"
+    assert capsys.readouterr().err == said
+    assert {each: each.lstat() for each in tmp_path.iterdir()} == before
 
 
 def test_no_byte_may_be_missing_or_another_one(saved: Path) -> None:
