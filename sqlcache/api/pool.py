@@ -39,6 +39,15 @@ LAST_TO_OPEN: Final = "SELECT 0"
 password has not expired."""
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_COMMITS: Final = "`execute` and `transaction` commit by it"
+_CHARSET: Final = "charset= decides it"
+_NOT_FOR_SESSIONS: Final = {
+    "autocommit": _COMMITS,
+    "completion_type": _COMMITS,
+    "character_set_client": _CHARSET,
+    "character_set_results": _CHARSET,
+}
+"""Variables that no app may choose, and why."""
 _PACKET_BYTES_MAX: Final = 0xFFFFFF - 1
 _LOOKED_THROUGH_BYTES: Final = 65_536
 """Of a statement, for user variables: after a longer one a new connection costs little."""
@@ -64,6 +73,8 @@ class Login:
         for name in self.session:
             if not _VARIABLE.fullmatch(name):
                 raise ConfigError(f"session: {name!r} is not the name of a variable")
+            if why := _NOT_FOR_SESSIONS.get(name.lower()):
+                raise ConfigError(f"session: {name} cannot be chosen: {why}")
         if not isinstance(self.charset, str) or charset_by_name(self.charset) is None:
             raise ConfigError(f"charset = {self.charset!r}: expected one of MySQL's, as utf8mb4")
 

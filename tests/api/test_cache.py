@@ -345,6 +345,11 @@ async def test_a_wrong_password_is_mysqls_own_error(mariadb: PrivateMariaDB, sch
         ({"memcached": "nowhere"}, "memcached.nodes"),
         ({"settings": {"cache.ttl": 5}}, "did you mean cache.ttl_s"),
         ({"session": {"x = 1; --": 1}}, "not the name of a variable"),
+        ({"session": {"autocommit": 0}}, "^session: autocommit cannot .* commit by it$"),
+        ({"session": {"AutoCommit": 1}}, "^session: AutoCommit cannot be chosen: `exe"),
+        ({"session": {"completion_type": "RELEASE"}}, "^session: completion_type cannot .* by it$"),
+        ({"session": {"character_set_client": "latin1"}}, ": charset= decides it$"),
+        ({"session": {"character_set_results": "latin1"}}, ": charset= decides it$"),
     ],
 )
 def test_what_is_wrong_is_said_at_once(options: dict[str, Any], what: str) -> None:
