@@ -11,7 +11,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial, update_wrapper
+from functools import WRAPPER_ASSIGNMENTS, partial, update_wrapper
+from types import MethodType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from sqlcache.api.captures import Captures
@@ -45,6 +46,13 @@ MISSING: Final = Missing.MISSING
 """What `peek` returns where there is no value; None is a value."""
 
 
+_AS_A_FUNCTION: Final = (
+    *WRAPPER_ASSIGNMENTS,
+    *("__code__", "__defaults__", "__kwdefaults__", "__globals__"),
+)
+"""By what others see that it is a function, to be awaited, and what its annotations name."""
+
+
 class Values(Protocol):
     """What a decorated function needs of its cache."""
 
@@ -75,7 +83,8 @@ class Options:
 
 
 class CachedFunction(Transparent, Generic[P, R]):
-    """A decorated function: called like the original, with the methods below besides.
+    """A decorated function: called like the original, and seen as it by `inspect`, with the methods
+    below besides.
 
     Each takes the arguments of the call whose value it is about.
     """
@@ -88,7 +97,7 @@ class CachedFunction(Transparent, Generic[P, R]):
         names_around: Mapping[str, Any] | None,
     ) -> None:
         check_function(function)
-        update_wrapper(self, function)
+        update_wrapper(self, function, _AS_A_FUNCTION)
         self._cache = cache
         self._function = function
         self._options = options
@@ -268,27 +277,45 @@ class CachedFunction(Transparent, Generic[P, R]):
 
 
 class CachedMethod(Generic[P, R]):
-    """A decorated method of one object: `CachedFunction` with its first argument given."""
+    """A decorated method of one object: `CachedFunction` with its first argument given. In all else
+    it is like a bound method."""
 
     def __init__(self, cached: CachedFunction[..., R], instance: object) -> None:
-        self._cached = cached
-        self._instance = instance
+        self.__func__ = cached
+        self.__self__ = instance
+        self.__doc__ = cached.__doc__
+        self.__module__ = cached.__module__
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__func__, name)
+
+    @property
+    def __wrapped__(self) -> MethodType:
+        return MethodType(self.__func__._function, self.__self__)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CachedMethod):
+            return NotImplemented
+        return self.__self__ is other.__self__ and self.__func__ is other.__func__
+
+    def __hash__(self) -> int:
+        return hash((id(self.__self__), self.__func__))
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """See `CachedFunction`."""
-        return await self._cached(self._instance, *args, **kwargs)
+        return await self.__func__(self.__self__, *args, **kwargs)
 
     async def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """See `CachedFunction`."""
-        await self._cached.invalidate(self._instance, *args, **kwargs)
+        await self.__func__.invalidate(self.__self__, *args, **kwargs)
 
     async def refresh(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """See `CachedFunction`."""
-        return await self._cached.refresh(self._instance, *args, **kwargs)
+        return await self.__func__.refresh(self.__self__, *args, **kwargs)
 
     async def peek(self, *args: P.args, **kwargs: P.kwargs) -> R | Missing:
         """See `CachedFunction`."""
-        return await self._cached.peek(self._instance, *args, **kwargs)
+        return await self.__func__.peek(self.__self__, *args, **kwargs)
 
 
 def _takes_class(function: Callable[..., Any]) -> bool:
@@ -304,6 +331,8 @@ def check_function(function: object) -> None:
     if isinstance(function, partial):
         name = getattr(function.func, "__qualname__", name)
         raise UsageError(f"{name}: decorate the function, and give `partial` what that makes of it")
+    if isinstance(function, CachedFunction | CachedMethod):
+        raise UsageError(f"{name} is cached already")
     if isinstance(function, staticmethod | classmethod):
         raise UsageError(f"{name}: put @{type(function).__name__} above @cached, not below it")
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial, update_wrapper
 from pathlib import Path
 from types import MethodType
-from typing import Any
+from typing import Any, get_type_hints
 
 import aiomysql
 import pytest
+from fastapi import Depends, FastAPI
+from httpx import ASGITransport, AsyncClient
 from pydantic import BaseModel
 
 import sqlcache
@@ -862,6 +865,56 @@ async def test_class_methods_are_cached_by_their_class(cache: Cache) -> None:
     assert await cached.peek(Other, 5) == 1
 
 
+def test_it_is_seen_as_the_function_or_method_that_it_decorates() -> None:
+    cache = sqlcache.connect("mysql://a:b@127.0.0.1/d", memcached="memory")
+
+    async def function(self: Any, above: int = 0, *, shelf: int = 1) -> int:
+        """Counts."""
+        return above
+
+    function.note = "its own"  # type: ignore[attr-defined]
+    plain = type("Aisle", (), {"count": function})
+    decorated = type("Aisle", (), {"count": cache.cached()(function)})
+    one, other = decorated(), decorated()
+    pairs: list[tuple[Any, Any]] = [
+        (plain.count, decorated.count),  # type: ignore[attr-defined]
+        (plain().count, one.count),
+    ]
+    for original, seen in pairs:
+        assert inspect.signature(seen) == inspect.signature(original)
+        assert get_type_hints(seen) == get_type_hints(original)
+        assert inspect.iscoroutinefunction(seen)
+        for name in ("__name__", "__qualname__", "__module__", "__doc__", "__annotations__"):
+            assert getattr(seen, name) == getattr(original, name), name
+        assert (seen.note, seen.__globals__) == ("its own", original.__globals__)
+    assert (one.count.__self__, one.count.__func__) == (one, decorated.__dict__["count"])
+    assert one.count == one.count != other.count
+    assert one.count != one
+    assert {one.count: 1}[one.count] == 1
+
+
+async def test_a_method_serves_where_a_framework_calls_it(cache: Cache) -> None:
+    @dataclass(frozen=True)
+    class Aisle:
+        shelf: int
+
+        @cache.cached()
+        async def count(self, above: int) -> int:
+            read = "SELECT COUNT(*) FROM product WHERE shelf = %s AND id > %s"
+            return int(await cache.fetch_value(read, (self.shelf, above)))
+
+    app = FastAPI()
+    app.get("/{above}")(Aisle(0).count)
+
+    @app.get("/twice/{above}")
+    async def twice(count: int = Depends(Aisle(0).count)) -> int:
+        return 2 * count
+
+    async with AsyncClient(transport=ASGITransport(app), base_url="http://aisle") as client:
+        assert [(await client.get(path)).json() for path in ("/5", "/twice/5")] == [2, 4]
+    assert await Aisle(0).count.peek(5) == 2
+
+
 async def test_a_key_function_stands_for_arguments_that_cannot_be_keyed(cache: Cache) -> None:
     class Service:
         @cache.cached(key=lambda self, shelf: shelf)
@@ -1022,6 +1075,7 @@ def test_what_cannot_be_cached_is_refused_at_its_decoration() -> None:
         (generator, "generator"),
         (async_generator, "generator"),
         (staticmethod(fine), "above @cached"),
+        (decorate(fine), "fine is cached already"),
     ):
         with pytest.raises(UsageError, match=why):
             decorate(function)
