@@ -166,6 +166,10 @@ class CachedFunction(Transparent, Generic[P, R]):
     def __get__(self, instance: Any, owner: type) -> Any:
         return self if instance is None else CachedMethod(self, instance)
 
+    def __reduce__(self) -> str:
+        # As functions: copies are itself, and pickle looks it up by its name.
+        return self._function.__qualname__
+
     async def _obtain(
         self, store: ValueStore, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Found, R]:
@@ -300,6 +304,9 @@ class CachedMethod(Generic[P, R]):
 
     def __hash__(self) -> int:
         return hash((id(self.__self__), self.__func__))
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, str]]:
+        return getattr, (self.__self__, self.__name__)
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """See `CachedFunction`."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
+import pickle
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -891,6 +893,54 @@ def test_it_is_seen_as_the_function_or_method_that_it_decorates() -> None:
     assert one.count == one.count != other.count
     assert one.count != one
     assert {one.count: 1}[one.count] == 1
+
+
+ANY = sqlcache.connect("mysql://a:b@127.0.0.1/d", memcached="memory")
+
+
+@ANY.cached()
+async def anything() -> None:
+    """Found by its name."""
+
+
+@dataclass
+class Anything:
+    number: int
+
+    @ANY.cached()
+    async def method(self) -> int:
+        return self.number
+
+    @classmethod
+    @ANY.cached()
+    async def of_class(cls) -> None: ...
+
+    @staticmethod
+    @ANY.cached()
+    async def static() -> None: ...
+
+
+@pytest.mark.parametrize(
+    "again",
+    [copy.copy, copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))],
+    ids=["copied", "copied deeply", "pickled"],
+)
+def test_it_is_itself_again_where_a_function_is(again: Callable[[Any], Any]) -> None:
+    for function in (anything, Anything.method, Anything.static):
+        assert again(function) is function
+    assert again(Anything.of_class) == Anything.of_class
+    method = again(Anything(5).method)
+    assert (method.__self__, method.__func__) == (Anything(5), Anything.method)
+
+
+def test_one_that_is_not_where_its_name_says_is_not_pickled() -> None:
+    @ANY.cached()
+    async def local() -> None: ...
+
+    for function in (local, ANY.cached()(Counted.is_forgotten)):
+        assert copy.deepcopy(function) is function
+        with pytest.raises((pickle.PicklingError, AttributeError)):
+            pickle.dumps(function)
 
 
 async def test_a_method_serves_where_a_framework_calls_it(cache: Cache) -> None:
