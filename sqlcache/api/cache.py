@@ -28,10 +28,13 @@ from sqlcache.api.misuse import (
     bound,
     check_cached,
     check_isolation,
+    check_named,
     check_pool,
     check_settings,
+    listed,
     refuse_on_pool,
     split_url,
+    tags_of,
 )
 from sqlcache.api.pool import Binder, Connection, Login, Pool, open_connection
 from sqlcache.api.reads import Reads, gather
@@ -92,14 +95,15 @@ def connect(
         recycle_s=recycle_s,
     )
     check_settings(settings or {})
+    check_named("session", session or {}, {"time_zone": "+00:00"})
     place, database = split_url(url)
-    nodes = [memcached] if isinstance(memcached, str) else list(memcached)
+    nodes = [memcached] if isinstance(memcached, str) else listed(memcached)
     given: dict[str, object] = {
         "upstream.url": service_url or place,
         "upstream.connect_timeout_s": connect_timeout_s,
         "memcached.nodes": nodes,
         "memcached.prefix": prefix,
-        **({"rules": list(rules)} if rules else {}),
+        **({"rules": listed(rules)} if rules else {}),
     }
     checked = from_arguments({**given, **(settings or {})})
     account = from_arguments({**given, "upstream.url": place}).upstream
@@ -452,9 +456,9 @@ class Cache(Fetches):
         function returned, and may change it.
         Raises: UsageError for generators and functions that are not async.
         """
-        check_cached(ttl_s, tags, key, stale_while_revalidate_s)
+        check_cached(ttl_s, key, stale_while_revalidate_s, codec)
         options = Options(
-            ttl_s, tuple(tags), key, stale_while_revalidate_s, version=version, codec=codec
+            ttl_s, tags_of(tags), key, stale_while_revalidate_s, version=version, codec=codec
         )
         frame = sys._getframe(1)
         names_around = None if frame.f_locals is frame.f_globals else frame.f_locals

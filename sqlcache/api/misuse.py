@@ -1,7 +1,7 @@
 """What would have no effect, or another than it says, is refused before anything is sent."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -111,8 +111,23 @@ def check_pool(
         raise ConfigError(f"recycle_s = {recycle_s!r}: expected seconds, at least 0")
 
 
-def check_settings(settings: Iterable[str]) -> None:
+def check_named(what: str, values: object, such_as: Mapping[str, object]) -> None:
+    """Raises: ConfigError for what are no values by name."""
+    if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
+        kind = type(values).__name__  # and not what it has: there may be passwords in it
+        raise ConfigError(f"{what}, of type {kind}: expected values by name, such as {such_as}")
+
+
+def listed(values: object) -> object:
+    """A list of what is one in another form, such as a generator; anything else as it is."""
+    if isinstance(values, Iterable) and not isinstance(values, str | bytes):
+        return list(values)
+    return values
+
+
+def check_settings(settings: Mapping[str, object]) -> None:
     """By their paths. Raises: ConfigError for what can have no effect."""
+    check_named("settings", settings, {"cache.ttl_s": 600})
     for path in settings:
         if path.startswith(_OF_A_PROXY):
             raise ConfigError(f"{path}: is a proxy's alone, and has no effect here")
@@ -122,7 +137,7 @@ def split_url(url: str) -> tuple[str, str | None]:
     """The URL without its database, and that. Raises: ConfigError."""
     try:
         parts = urlsplit(url.strip())
-    except ValueError:
+    except (ValueError, AttributeError):  # which is what None and other objects lead to
         parts = urlsplit("")
     place = urlunsplit(parts._replace(path=""))
     try:
@@ -139,22 +154,38 @@ def check_isolation(level: object) -> None:
         raise UsageError(f"isolation {level!r}: expected one of {', '.join(_LEVELS)}")
 
 
-def check_cached(ttl_s: object, tags: object, key: object, stale_s: object) -> None:
-    """What `Cache.cached` was given. Raises: UsageError."""
+def check_cached(ttl_s: object, key: object, stale_s: object, codec: object) -> None:
+    """What `Cache.cached` was given beside tags. Raises: UsageError."""
     if callable(ttl_s):
         raise UsageError("write @cache.cached(), with parentheses")
     if ttl_s is not None and not (
         isinstance(ttl_s, int) and not isinstance(ttl_s, bool) and 1 <= ttl_s <= _TTL_S_MAX
     ):
         raise UsageError(f"@cached: ttl_s={ttl_s!r}: expected whole seconds from 1 to {_TTL_S_MAX}")
-    if isinstance(tags, str):
-        raise UsageError(f"@cached: tags={tags!r}: expected several names, such as [{tags!r}]")
     if key is not None and not callable(key):
         raise UsageError(f"@cached: key={key!r}: expected a function of the arguments")
     if not isinstance(stale_s, int | float) or not stale_s >= 0:
         raise UsageError(
             f"@cached: stale_while_revalidate_s={stale_s!r}: expected seconds, at least 0"
         )
+    if codec is not None and (isinstance(codec, type) or not _is_codec(codec)):
+        raise UsageError(
+            f"@cached: codec={codec!r}: expected an object with encode, decode and a name in bytes"
+        )
+
+
+def _is_codec(codec: object) -> bool:
+    by_name = [getattr(codec, name, None) for name in ("encode", "decode")]
+    return all(map(callable, by_name)) and isinstance(getattr(codec, "name", None), bytes)
+
+
+def tags_of(tags: object) -> tuple[str, ...]:
+    """The tags that `Cache.cached` was given. Raises: UsageError."""
+    names = listed(tags)
+    if isinstance(names, list) and all(isinstance(name, str) for name in names):
+        return tuple(names)
+    such_as = tags if isinstance(tags, str) else "product"
+    raise UsageError(f"@cached: tags={tags!r}: expected several names, such as [{such_as!r}]")
 
 
 def bound(cursor: Any, sql: str, params: Any) -> str:

@@ -8,6 +8,7 @@ left) is not lent again, and a waiter is never forgotten.
 """
 
 import asyncio
+import codecs
 import re
 import socket
 from collections import deque
@@ -70,13 +71,19 @@ class Login:
     session: Mapping[str, str | int | float]
 
     def __post_init__(self) -> None:
-        for name in self.session:
+        for name, value in self.session.items():
             if not _VARIABLE.fullmatch(name):
                 raise ConfigError(f"session: {name!r} is not the name of a variable")
             if why := _NOT_FOR_SESSIONS.get(name.lower()):
                 raise ConfigError(f"session: {name} cannot be chosen: {why}")
-        if not isinstance(self.charset, str) or charset_by_name(self.charset) is None:
-            raise ConfigError(f"charset = {self.charset!r}: expected one of MySQL's, as utf8mb4")
+            if not isinstance(value, str | int | float):
+                raise ConfigError(f"session: {name} = {value!r}: expected a text or a number")
+        try:
+            codecs.lookup(charset_by_name(self.charset).encoding)
+        except (AttributeError, LookupError):  # no text; unknown to MySQL, or to Python
+            raise ConfigError(
+                f"charset = {self.charset!r}: expected one that MySQL and Python know, as utf8mb4"
+            ) from None
 
 
 class Driver(DriverConnection):

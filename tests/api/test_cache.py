@@ -342,9 +342,19 @@ async def test_a_wrong_password_is_mysqls_own_error(mariadb: PrivateMariaDB, sch
         ({"url": "mysql://a:b/c@d/e"}, "HOST:PORT/DATABASE; .* write @ / . # as %40"),
         ({"settings": {"admin.listen": "a:1"}}, "^admin.listen: is a proxy's alone"),
         ({"settings": {"log.level": "debug"}}, "^log.level: is a proxy's alone"),
+        ({"url": None}, "^url: expected mysql://USER:PASSWORD@HOST:PORT/DATABASE$"),
         ({"memcached": "nowhere"}, "memcached.nodes"),
+        ({"memcached": None}, "memcached.nodes = None .*: expected a list of HOST:PORT"),
+        ({"memcached": 5}, "memcached.nodes = 5 .*: expected a list of HOST:PORT"),
+        ({"rules": 5}, "rules = 5 .*: expected a list"),
+        ({"settings": 5}, "^settings, of type int: expected .* such as {'cache.ttl_s': 600}$"),
+        ({"settings": [("upstream.password", "p")]}, "^settings, of type list: expected values"),
+        ({"settings": {5: 5}}, "^settings, of type dict: expected values by name"),
         ({"settings": {"cache.ttl": 5}}, "did you mean cache.ttl_s"),
         ({"session": {"x = 1; --": 1}}, "not the name of a variable"),
+        ({"session": "time_zone"}, "^session, of type str: expected .* {'time_zone': '.00:00'}$"),
+        ({"session": {5: 5}}, "^session, of type dict: expected values by name"),
+        ({"session": {"time_zone": None}}, "^session: time_zone = None: expected a text or a num"),
         ({"session": {"autocommit": 0}}, "^session: autocommit cannot .* commit by it$"),
         ({"session": {"AutoCommit": 1}}, "^session: AutoCommit cannot be chosen: `exe"),
         ({"session": {"completion_type": "RELEASE"}}, "^session: completion_type cannot .* by it$"),
@@ -356,6 +366,17 @@ def test_what_is_wrong_is_said_at_once(options: dict[str, Any], what: str) -> No
     options = {"url": "mysql://a:b@127.0.0.1/d", "memcached": "memory", **options}
     with pytest.raises(ConfigError, match=what):
         sqlcache.connect(**options)
+
+
+def test_what_lists_anything_may_be_a_generator() -> None:
+    cache = sqlcache.connect(
+        "mysql://a:b@127.0.0.1/d",
+        memcached=iter(["127.0.0.1:1"]),  # type: ignore[arg-type]
+        rules=({"table": name, "off": True} for name in ("a.b", "a.c")),
+    )
+    assert cache._settings.memcached.nodes == ("127.0.0.1:1",)
+    assert [rule.table for rule in cache._settings.rules] == ["a.b", "a.c"]
+    cache.cached(tags=iter(["product"]))
 
 
 async def test_a_bump_forgets_what_hangs_on_a_table(cache: Cache, mariadb: PrivateMariaDB) -> None:

@@ -184,9 +184,10 @@ def test_a_pool_that_cannot_work_is_refused_at_once(option: str, value: Any) -> 
         sqlcache.connect(URL, memcached="memory", **{option: value})
 
 
-def test_a_character_set_that_there_is_not_is_refused_at_once() -> None:
-    with pytest.raises(ConfigError, match="charset = 'utf9': expected"):
-        sqlcache.connect(URL, memcached="memory", charset="utf9")
+@pytest.mark.parametrize("charset", ["utf9", "binary", "dec8", None, 5])
+def test_a_character_set_that_there_is_not_is_refused_at_once(charset: Any) -> None:
+    with pytest.raises(ConfigError, match=f"charset = {charset!r}: expected"):
+        sqlcache.connect(URL, memcached="memory", charset=charset)
 
 
 async def test_an_isolation_level_that_there_is_not_is_refused(cache: Cache) -> None:
@@ -211,6 +212,10 @@ async def test_where_no_mysql_is_the_error_says_where() -> None:
         ({"ttl_s": 1.5}, "ttl_s=1.5: expected"),
         ({"ttl_s": 40 * 86_400}, "ttl_s=3456000: expected"),
         ({"tags": "product"}, r"expected several names, such as \['product'\]"),
+        ({"tags": None}, r"tags=None: expected several names, such as \['product'\]"),
+        ({"tags": [1]}, r"tags=\[1\]: expected several names"),
+        ({"codec": 5}, "codec=5: expected an object with encode, decode and a name"),
+        ({"codec": sqlcache.PickleCodec}, "codec=<class .*PickleCodec'>: expected an object"),
         ({"key": "shelf"}, "key='shelf': expected a function"),
         ({"stale_while_revalidate_s": -1}, "stale_while_revalidate_s=-1: expected"),
     ],
