@@ -239,7 +239,9 @@ def _write(folder: Path, files: Mapping[Path, tuple[str, int]], *, force: bool) 
                     file.unlink(missing_ok=True)
                 os.link(temporary.name, file)
     except FileExistsError as error:
-        raise ConfigError(f"{error.filename2 or folder}: is there; --force overwrites it") from None
+        if error.filename2 is None:
+            raise ConfigError(f"--dir = {folder}: is a file") from None
+        raise ConfigError(f"{error.filename2}: is there; --force overwrites it") from None
     except OSError as error:
         raise ConfigError(f"--dir = {folder}: cannot be written: {error.strerror}") from None
 

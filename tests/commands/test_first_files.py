@@ -234,6 +234,8 @@ def test_what_is_forced_leaves_links_and_what_is_no_file(
             "--password-file: expected it, or a password in --upstream, not both",
         ),
         (["--dir", "/proc/nowhere"], "--dir = /proc/nowhere: cannot be written: "),
+        (["--dir", "/proc/version"], "--dir = /proc/version: is a file"),
+        (["--dir", "/proc/version", "--force"], "--dir = /proc/version: is a file"),
     ],
 )
 def test_a_flag_that_is_wrong_is_named(
