@@ -234,7 +234,7 @@ def test_who_asks_memcached_needs_its_nodes_alone(
         secret_file = "{tmp_path}"
         """
     )
-    assert main(["stats", "--config", str(config)]) == 0
+    assert main(["stats", "--config", str(config)]) == 1
     assert "127.0.0.1:1: cannot be reached" in capsys.readouterr().out
 
 

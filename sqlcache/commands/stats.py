@@ -1,6 +1,7 @@
 """`sqlcache stats`: what the nodes hold, and what hangs on one table. It changes nothing."""
 
 import asyncio
+from collections.abc import Mapping
 
 from sqlcache.app import nodes_of
 from sqlcache.cache.keys import Keyspace
@@ -27,21 +28,23 @@ def run(settings: Settings, table: str | None) -> int:
             " memory only its /metrics can tell"
         )
     if table is None:
-        asyncio.run(_print_nodes(settings.memcached.addresses))
-        return 0
+        return 0 if asyncio.run(_print_nodes(settings.memcached.addresses)) else 1
     schema, dot, name = table.partition(".")
     if not (schema and dot and name):
         raise ConfigError(f"--table = {table}: expected SCHEMA.TABLE, as in shop.orders")
     return asyncio.run(_print_table(settings, Tag(schema, name)))
 
 
-async def _print_nodes(addresses: tuple[HostPort, ...]) -> None:
+async def _print_nodes(addresses: tuple[HostPort, ...]) -> bool:
+    """Whether any of them answers."""
+    told = []
     for address in addresses:
-        print(f"{address}: {await _node_stats(address)}")
+        told.append(await figures_of(address))
+        print(f"{address}: {_said(told[-1])}")
+    return not all("error" in figures for figures in told)
 
 
-async def _node_stats(address: HostPort) -> str:
-    figures = await figures_of(address)
+def _said(figures: Mapping[str, object]) -> str:
     if "error" in figures:
         return f"cannot be reached: {figures['error']}"
     told = ((name, figures[name]) for name in _NODE_STATS)

@@ -3,7 +3,7 @@
 import pytest
 
 from sqlcache.cli import main
-from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, wait_until
+from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, free_port, wait_until
 from tests.conftest import ProxyFactory
 
 
@@ -49,9 +49,12 @@ def test_the_nodes_own_figures_are_shown(
 def test_a_node_that_is_away_is_said_in_a_line(
     memcached: PrivateMemcached, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    away = f"127.0.0.1:{free_port()}"
+    assert main(["stats", *flags(memcached), "--memcached", away]) == 0
+    assert f"{away}: cannot be reached" in capsys.readouterr().out
     memcached.kill()
-    assert main(["stats", *flags(memcached)]) == 0
-    assert "cannot be reached" in capsys.readouterr().out
+    assert main(["stats", *flags(memcached), "--memcached", away]) == 1
+    assert capsys.readouterr().out.count("cannot be reached") == 2
     assert main(["stats", "--table", "shop.orders", *flags(memcached)]) == 2
     assert memcached.address in capsys.readouterr().err
 
@@ -61,7 +64,7 @@ def test_a_node_that_stands_still_is_said_in_a_line(
 ) -> None:
     memcached.freeze()
     try:
-        assert main(["stats", *flags(memcached)]) == 0
+        assert main(["stats", *flags(memcached)]) == 1
     finally:
         memcached.thaw()
     assert "cannot be reached" in capsys.readouterr().out
