@@ -5,9 +5,9 @@
   and the file, and every flag's setting can be given there too.
 - A password in a URL is taken out of the process list before anything else is done.
 - Exit codes: 0 when all went well, 1 when what was to be shown does not hold (for `check-config`:
-  that the settings are right) or what was to be started cannot be just now, 2 when the command
-  line, a setting or the machine is at fault: then a line on standard error for each cause. 130 by
-  Ctrl-C.
+  that the settings are right) or standard output does not take it, or what was to be started cannot
+  be just now, 2 when the command line, a setting or the machine is at fault: then a line on
+  standard error for each cause. 130 by Ctrl-C.
 - Each command's help lists the flags that it goes by. It takes the others of `serve`, too, so that
   those of the one that runs can be given to it as they are.
 """
@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import logging
 import os
 import signal
@@ -34,6 +35,8 @@ from sqlcache.settings_sources import DEFAULT_FILE, SHORT_NAMES, Loaded, load, w
 _WRONG: Final = 1
 _NOT_NOW: Final = 1
 _FAULT: Final = 2
+_OF_OUTPUT: Final = frozenset((errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
+"""What may be wrong with standard output; of all else that is written it is said where."""
 _STOPPED: Final = 128 + signal.SIGINT
 _NO_STORE: Final[Mapping[str, object]] = {"memcached": ["memory"], "workers": 1}
 _NOBODY: Final[Mapping[str, object]] = {"upstream": "mysql://nobody@127.0.0.1", **_NO_STORE}
@@ -65,18 +68,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         _hide_login()
     try:
-        options = make_parser().parse_args(arguments)
-        command: _Command = options.command
-        return command(options)
+        return _run_command(arguments)
     except SqlcacheError as error:
         _complain(error)
         return _FAULT
     except KeyboardInterrupt:
         return _STOPPED
-    except BrokenPipeError:
-        # Whoever read our output has gone. Python would fail once more when it flushes at exit.
+    except OSError as error:
+        if error.errno not in _OF_OUTPUT:
+            raise
+        # Python would fail once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _FAULT
+        if isinstance(error, BrokenPipeError):  # whoever read our output has gone
+            return _FAULT
+        print(f"sqlcache: standard output: {error.strerror}", file=sys.stderr)
+        return _WRONG
+
+
+def _run_command(arguments: Sequence[str] | None) -> int:
+    try:
+        options = make_parser().parse_args(arguments)
+        command: _Command = options.command
+        return command(options)
+    finally:
+        print(end="", flush=True)  # while it can be said that this fails
 
 
 def _complain(error: SqlcacheError) -> None:

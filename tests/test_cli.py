@@ -330,6 +330,31 @@ def test_rows_are_sorted_and_made_json_of_a_list_alone(
     )
 
 
+@pytest.mark.parametrize("unbuffered", ["1", ""])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["--version"],
+        ["completions", "bash"],
+        ["check-config", *REQUIRED],
+        ["healthcheck", "--admin", "127.0.0.1:1"],
+    ],
+)
+def test_an_output_that_takes_nothing_is_said_in_a_line_and_ends_with_1(
+    command: list[str], unbuffered: str
+) -> None:
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "sqlcache", *command],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )
+    said = "sqlcache: standard output: No space left on device\n"
+    assert (ended.returncode, ended.stderr) == (1, said)
+
+
 @pytest.mark.parametrize("command", [["check-config", "--connect"], ["explain", "SELECT 1"]])
 def test_who_is_tired_of_a_silent_server_leaves_by_ctrl_c(command: list[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
