@@ -261,7 +261,8 @@ def _hide_login() -> None:
         os.environ["SPT_NOENV"] = "1"
         from setproctitle import setproctitle  # only here: hardly anyone needs it
 
-        setproctitle(" ".join(map(without_login, sys.orig_argv)))
+        title = " ".join(map(without_login, sys.orig_argv))
+        setproctitle(title.encode(errors="replace").decode())  # a statement may be in any encoding
 
 
 def _load(

@@ -355,6 +355,14 @@ def test_an_output_that_takes_nothing_is_said_in_a_line_and_ends_with_1(
     assert (ended.returncode, ended.stderr) == (1, said)
 
 
+def test_a_statement_in_no_encoding_that_can_be_asked_about_is_refused() -> None:
+    flags = [*UPSTREAM, "--admin", "127.0.0.1:1"]
+    asked = [sys.executable, "-m", "sqlcache", "explain", os.fsdecode(b"SELECT '\xff'"), *flags]
+    ended = subprocess.run(asked, stderr=subprocess.PIPE)
+    said = b"sqlcache: the statement is not UTF-8, which JSON alone can hold\n"
+    assert (ended.returncode, ended.stderr) == (2, said)
+
+
 @pytest.mark.parametrize("command", [["check-config", "--connect"], ["explain", "SELECT 1"]])
 def test_who_is_tired_of_a_silent_server_leaves_by_ctrl_c(command: list[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:

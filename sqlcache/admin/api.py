@@ -45,6 +45,19 @@ _DEFAULT_LIMIT = 100
 _NUMBER = re.compile(r"[0-9]{1,6}")
 _SCHEMA_AND_TABLE = re.compile(r"^[^.]{1,64}\.[^.]{1,64}$")
 
+_EXPECTED: Final = {
+    "value_error": "{error}",
+    "json_invalid": "expected JSON: {error}",
+    "model_type": "expected an object",
+    "missing": "is not given",
+    "extra_forbidden": "there is no such field",
+    "string_type": "expected a text",
+    "string_too_short": "expected a text that is not empty",
+    "string_too_long": "expected at most {max_length} characters",
+    "bool_type": "expected true or false",
+}
+"""By what pydantic calls what is wrong."""
+
 Page = Callable[[Request], Awaitable[Response]]
 B = TypeVar("B", bound=BaseModel)
 
@@ -345,7 +358,8 @@ async def _body(request: Request, kind: type[B]) -> B:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        said = first["msg"].removeprefix("Value error, ")
+        expected = _EXPECTED.get(first["type"])
+        said = expected.format(**first.get("ctx", {})) if expected else first["msg"]
         raise HTTPException(422, f"{where}: {said}" if where else said) from None
 
 

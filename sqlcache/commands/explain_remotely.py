@@ -9,6 +9,7 @@ from typing import Any
 from sqlcache.admin.client import AdminClient
 from sqlcache.commands.explain import Explanation, Key
 from sqlcache.commands.terminal import printable_lines
+from sqlcache.errors import ConfigError
 from sqlcache.settings import Settings
 from sqlcache.sql.policy import Chosen
 
@@ -18,6 +19,10 @@ def run(settings: Settings, text: str, schema: str | None, user: str) -> int:
 
     Raises: ConfigError where nobody answers, and for what is refused.
     """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ConfigError("the statement is not UTF-8, which JSON alone can hold") from None
     about = {"sql": text, "user": user} | ({"schema": schema} if schema else {})
     for said in AdminClient(settings).post("/api/explain", about, says=list):
         print(printable_lines(str(explanation(said))))

@@ -400,6 +400,26 @@ async def test_a_table_without_its_schema_is_told_what_is_expected(
     assert answer.json() == {"error": "table: expected SCHEMA.TABLE, as in shop.orders"}
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("/api/explain", b'{"sql": ""}', "sql: expected a text that is not empty"),
+        ("/api/explain", b'{"sql": 5}', "sql: expected a text"),
+        ("/api/explain", b'{"sql": "\\udcff"}', "expected JSON: lone leading surrogate in hex"),
+        ("/api/explain", b"[]", "expected an object"),
+        ("/api/flush", b'{"schema": "%b"}' % (65 * b"s"), "schema: expected at most 64 characters"),
+        ("/api/flush", b'{"tables": "a.b"}', "tables: there is no such field"),
+        ("/api/cache", b"{}", "enabled: is not given"),
+        ("/api/cache", b'{"enabled": 1}', "enabled: expected true or false"),
+    ],
+)
+async def test_what_is_wrong_with_a_body_is_said_in_words(
+    client: httpx.AsyncClient, path: str, body: bytes, said: str
+) -> None:
+    answer = await client.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert answer.json()["error"].startswith(said)
+
+
 async def test_what_is_no_json_or_too_long_is_refused(
     client: httpx.AsyncClient, processes: Processes
 ) -> None:
