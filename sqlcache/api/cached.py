@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import WRAPPER_ASSIGNMENTS, partial, update_wrapper
 from types import MethodType
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    overload,
+)
 
 from sqlcache.api.captures import Captures
 from sqlcache.api.code import Transparent
@@ -290,8 +300,10 @@ class CachedMethod(Generic[P, R]):
         self.__doc__ = cached.__doc__
         self.__module__ = cached.__module__
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.__func__, name)
+    if not TYPE_CHECKING:  # who misspells a name is to be told
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.__func__, name)
 
     @property
     def __wrapped__(self) -> MethodType:
@@ -306,7 +318,7 @@ class CachedMethod(Generic[P, R]):
         return hash((id(self.__self__), self.__func__))
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, str]]:
-        return getattr, (self.__self__, self.__name__)
+        return getattr, (self.__self__, self.__func__._function.__name__)
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """See `CachedFunction`."""

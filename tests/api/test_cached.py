@@ -837,6 +837,8 @@ async def test_methods_are_cached_by_what_they_are_called_on(cache: Cache) -> No
     await Aisle(0).count.invalidate(5)
     assert await Aisle(0).count.peek(5) is MISSING
     assert await Aisle(0).count.refresh(5) == 2
+    with pytest.raises(AttributeError, match="peak"):
+        Aisle(0).count.peak(5)  # type: ignore[attr-defined]
 
 
 async def test_class_methods_are_cached_by_their_class(cache: Cache) -> None:
