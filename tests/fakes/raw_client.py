@@ -62,7 +62,7 @@ class RawClient:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.greeting = b""
         self.capabilities = OLD
-        self._unread = b""
+        self._unread, self._at = b"", 0  # what has come, and how much of that was taken
 
     @classmethod
     def logged_in(
@@ -225,22 +225,24 @@ class RawClient:
 
     def read_bytes(self, size: int) -> bytes:
         """Exactly so many. Raises: EOFError where the server closes before."""
-        parts = [self._unread]
-        got = len(self._unread)
-        while got < size:
-            chunk = self._receive()
-            if not chunk:
-                raise EOFError("the server closed the connection")
-            parts.append(chunk)
-            got += len(chunk)
-        data = b"".join(parts)
-        self._unread = data[size:]
-        return data[:size]
+        end = self._at + size
+        if end > len(self._unread):
+            parts = [self._unread[self._at :]]
+            missing = end - len(self._unread)
+            while missing > 0:
+                chunk = self._receive()
+                if not chunk:
+                    raise EOFError("the server closed the connection")
+                parts.append(chunk)
+                missing -= len(chunk)
+            self._unread, self._at, end = b"".join(parts), 0, size
+        data, self._at = self._unread[self._at : end], end
+        return data
 
     def wait_for_bytes(self) -> None:
         """Returns when something has come, and leaves it there."""
-        if not self._unread:
-            self._unread = self._receive()
+        if self._at == len(self._unread):
+            self._unread, self._at = self._receive(), 0
 
     def read_packet(self) -> tuple[int, bytes]:
         """The next packet's sequence id and payload."""
@@ -249,11 +251,11 @@ class RawClient:
 
     def read_to_end(self) -> bytes:
         """All that comes until the server closes the connection."""
-        data = self._unread
+        parts = [self._unread[self._at :]]
         with contextlib.suppress(ConnectionResetError):
             while chunk := self._receive():
-                data += chunk
-        return data
+                parts.append(chunk)
+        return b"".join(parts)
 
     # Questions and answers.
 
