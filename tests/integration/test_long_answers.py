@@ -71,10 +71,13 @@ def both(
     upstream.connect().close()  # it remembers the password now
     account = upstream.user, upstream.password, tables, _CLIENTS[request.param]
     with ExitStack() as stack:
-        yield (
-            stack.enter_context(RawClient.logged_in(upstream, *account)),
-            stack.enter_context(RawClient.logged_in(relay, *account)),
+        direct, through = (
+            stack.enter_context(RawClient.logged_in(server, *account))
+            for server in (upstream, relay)
         )
+        for client in (direct, through):  # who reads slowly on a busy machine is not told so
+            client.sql("SET SESSION long_query_time = 3600")
+        yield direct, through
 
 
 def planned(relay: PrivateSqlcache) -> float:
