@@ -47,8 +47,12 @@ _NOT_FOR_SESSIONS: Final = {
     "completion_type": _COMMITS,
     "character_set_client": _CHARSET,
     "character_set_results": _CHARSET,
+    "character_set_connection": _CHARSET,
 }
 """Variables that no app may choose, and why."""
+_COLLATION: Final = "collation_connection"
+"""Its charset is what MySQL converts statements to: of another one, texts would become '?'."""
+_UTF8MB3: Final = frozenset(("utf8", "utf8mb3"))
 _PACKET_BYTES_MAX: Final = 0xFFFFFF - 1
 _LOOKED_THROUGH_BYTES: Final = 65_536
 """Of a statement, for user variables: after a longer one a new connection costs little."""
@@ -71,6 +75,14 @@ class Login:
     session: Mapping[str, str | int | float]
 
     def __post_init__(self) -> None:
+        try:
+            charset: Any = charset_by_name(self.charset)  # whose `name` its stubs do not know
+            codecs.lookup(charset.encoding)
+        except (AttributeError, LookupError):  # no text; unknown to MySQL, or to Python
+            raise ConfigError(
+                f"charset = {self.charset!r}: expected one that MySQL and Python know, as utf8mb4"
+            ) from None
+        charsets = _UTF8MB3 if charset.name in _UTF8MB3 else {charset.name}
         for name, value in self.session.items():
             if not _VARIABLE.fullmatch(name):
                 raise ConfigError(f"session: {name!r} is not the name of a variable")
@@ -78,12 +90,12 @@ class Login:
                 raise ConfigError(f"session: {name} cannot be chosen: {why}")
             if not isinstance(value, str | int | float):
                 raise ConfigError(f"session: {name} = {value!r}: expected a text or a number")
-        try:
-            codecs.lookup(charset_by_name(self.charset).encoding)
-        except (AttributeError, LookupError):  # no text; unknown to MySQL, or to Python
-            raise ConfigError(
-                f"charset = {self.charset!r}: expected one that MySQL and Python know, as utf8mb4"
-            ) from None
+            of_charset, _, _ = str(value).lower().partition("_")
+            if name.lower() == _COLLATION and of_charset not in charsets:
+                raise ConfigError(
+                    f"session: {name} = {value!r}: expected one of {charset.name}, which charset="
+                    " decides"
+                )
 
 
 class Driver(DriverConnection):

@@ -220,6 +220,25 @@ async def test_session_settings_hold_on_each_connection(open_cache: Open, shop: 
     assert await cache.fetch_value('SELECT "name" FROM product WHERE "id" = 1') == "p1"
 
 
+@pytest.mark.parametrize(
+    ("charset", "collation"),
+    [
+        ("utf8mb4", "UTF8MB4_BIN"),
+        ("utf8", "utf8mb4_general_ci"),
+        ("utf8mb3", "utf8_bin"),
+        ("utf8mb3", "utf8mb3_bin"),
+        ("latin1", "latin1_bin"),
+    ],
+)
+async def test_the_collation_of_what_is_sent_may_be_any_of_its_charset(
+    charset: str, collation: str, open_cache: Open, shop: str
+) -> None:
+    session = {"collation_connection": collation}
+    cache: Cache = await open_cache(charset=charset, session=session)
+    got = await cache.fetch_value("SELECT @@collation_connection")
+    assert got.replace("utf8mb3", "utf8") == collation.lower().replace("utf8mb3", "utf8")
+
+
 async def test_the_escapes_of_the_session_are_those_of_its_sql_mode(
     open_cache: Open, shop: str
 ) -> None:
@@ -360,6 +379,13 @@ async def test_a_wrong_password_is_mysqls_own_error(mariadb: PrivateMariaDB, sch
         ({"session": {"completion_type": "RELEASE"}}, "^session: completion_type cannot .* by it$"),
         ({"session": {"character_set_client": "latin1"}}, ": charset= decides it$"),
         ({"session": {"character_set_results": "latin1"}}, ": charset= decides it$"),
+        ({"session": {"character_set_connection": "latin1"}}, ": charset= decides it$"),
+        (
+            {"session": {"Collation_Connection": "latin1_bin"}},
+            "'latin1_bin': expected one of utf8mb4",
+        ),
+        ({"session": {"collation_connection": "utf8_bin"}}, "expected one of utf8mb4, which ch"),
+        ({"session": {"collation_connection": 47}}, "47: expected one of utf8mb4"),
     ],
 )
 def test_what_is_wrong_is_said_at_once(options: dict[str, Any], what: str) -> None:
