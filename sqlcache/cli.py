@@ -36,7 +36,7 @@ _WRONG: Final = 1
 _NOT_NOW: Final = 1
 _FAULT: Final = 2
 _OF_OUTPUT: Final = frozenset((errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
-"""What may be wrong with standard output; of all else that is written it is said where."""
+"""What may be wrong with standard output; of a file it is said which."""
 _STOPPED: Final = 128 + signal.SIGINT
 _NO_STORE: Final[Mapping[str, object]] = {"memcached": ["memory"], "workers": 1}
 _NOBODY: Final[Mapping[str, object]] = {"upstream": "mysql://nobody@127.0.0.1", **_NO_STORE}
@@ -67,22 +67,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command (of `sys.argv`, unless given) and returns the process's exit code."""
     if arguments is None:
         _hide_login()
+    code = 0
     try:
-        return _run_command(arguments)
-    except SqlcacheError as error:
-        _complain(error)
-        return _FAULT
+        code = _run_command(arguments)
+        _write_out()
     except KeyboardInterrupt:
         return _STOPPED
     except OSError as error:
-        if error.errno not in _OF_OUTPUT:
+        if sys.stdout is None or error.errno not in _OF_OUTPUT or error.filename is not None:
             raise
         # Python would fail once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):  # whoever read our output has gone
-            return _FAULT
+            return code or _FAULT
         print(f"sqlcache: standard output: {error.strerror}", file=sys.stderr)
-        return _WRONG
+        return code or _WRONG
+    return code
 
 
 def _run_command(arguments: Sequence[str] | None) -> int:
@@ -90,8 +90,20 @@ def _run_command(arguments: Sequence[str] | None) -> int:
         options = make_parser().parse_args(arguments)
         command: _Command = options.command
         return command(options)
-    finally:
-        print(end="", flush=True)  # while it can be said that this fails
+    except SqlcacheError as error:
+        _complain(error)
+        return _FAULT
+    except KeyboardInterrupt:
+        return _STOPPED
+    except SystemExit:  # help, which is printed, or a wrong command line, which prints nothing
+        _write_out()
+        raise
+
+
+def _write_out() -> None:
+    """What was printed, while it can be said that this fails."""
+    if sys.stdout is not None:
+        sys.stdout.flush()  # unlike `print`, which has an empty text written, too
 
 
 def _complain(error: SqlcacheError) -> None:
@@ -291,6 +303,9 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         super().error(without_login(message))
+
+    def print_help(self, file: Any = None) -> None:
+        print(self.format_help(), end="", file=file)  # argparse would not say that this fails
 
 
 class _Version(argparse.Action):

@@ -334,6 +334,7 @@ def test_rows_are_sorted_and_made_json_of_a_list_alone(
 @pytest.mark.parametrize(
     "command",
     [
+        ["--help"],
         ["--version"],
         ["completions", "bash"],
         ["check-config", *REQUIRED],
@@ -353,6 +354,69 @@ def test_an_output_that_takes_nothing_is_said_in_a_line_and_ends_with_1(
         )
     said = "sqlcache: standard output: No space left on device\n"
     assert (ended.returncode, ended.stderr) == (1, said)
+
+
+@pytest.mark.parametrize("unbuffered", ["1", ""])
+@pytest.mark.parametrize("command", [["nonsense"], ["flush", "--all", "--admin", "127.0.0.1:1"]])
+def test_an_output_that_is_not_written_to_may_be_full(command: list[str], unbuffered: str) -> None:
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "sqlcache", *command],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )
+    assert ended.returncode == 2
+    assert "standard output" not in ended.stderr
+    assert "invalid choice: 'nonsense'" in ended.stderr or "nobody answers" in ended.stderr
+
+
+def _ends(body: str, stdout: str) -> tuple[int, list[str]]:
+    """The exit code of a `completions` of this body, and what it says on standard error."""
+    script = (
+        "import errno, os, sys\n"
+        "from sqlcache.cli import main\n"
+        "from sqlcache.commands import completions\n"
+        "from sqlcache.errors import ConfigError\n"
+        f"def run(*_):\n    {body}\n"
+        "completions.run = run\n"
+        "sys.exit(main(['completions', 'bash']))\n"
+    )
+    command = ["sh", "-c", f'exec "$0" -c "$1" {stdout}', sys.executable, script]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "", "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, env=environment)
+    return ended.returncode, ended.stderr.splitlines()
+
+
+NO_SPACE = "sqlcache: standard output: No space left on device"
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "said"),
+    [
+        ("print(1); return 0", 1, [NO_SPACE]),
+        ("print(1); return 2", 2, [NO_SPACE]),
+        ("print(1); raise ConfigError('it is wrong')", 2, ["sqlcache: it is wrong", NO_SPACE]),
+        ("print(1); raise KeyboardInterrupt", 130, [NO_SPACE]),
+        ("raise ConfigError('it is wrong')", 2, ["sqlcache: it is wrong"]),
+        ("raise KeyboardInterrupt", 130, []),
+    ],
+)
+def test_an_output_that_takes_nothing_hides_no_other_end(
+    body: str, code: int, said: list[str]
+) -> None:
+    assert _ends(body, ">/dev/full") == (code, said)
+
+
+@pytest.mark.parametrize("stdout", [">/dev/null", ">/dev/full", ">&-"])
+def test_what_a_file_does_not_take_is_not_said_of_the_output(stdout: str) -> None:
+    code, said = _ends("raise OSError(errno.ENOSPC, 'No space left on device', '/a')", stdout)
+    assert (code, said[-1]) == (1, "OSError: [Errno 28] No space left on device: '/a'")
+
+
+def test_there_may_be_no_output() -> None:
+    assert _ends("print(1); return 0", ">&-") == (0, [])
 
 
 def test_a_statement_in_no_encoding_that_can_be_asked_about_is_refused() -> None:
