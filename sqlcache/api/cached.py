@@ -9,6 +9,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import nullcontext
+from copy import deepcopy
 from dataclasses import dataclass
 from enum import Enum
 from functools import WRAPPER_ASSIGNMENTS, partial, update_wrapper
@@ -21,6 +22,7 @@ from typing import (
     Generic,
     ParamSpec,
     Protocol,
+    Self,
     TypeVar,
     overload,
 )
@@ -303,6 +305,8 @@ class CachedMethod(Generic[P, R]):
     if not TYPE_CHECKING:  # who misspells a name is to be told
 
         def __getattr__(self, name: str) -> Any:
+            if name == "__func__":  # of one that is being made; to look there would never end
+                raise AttributeError(f"there is no {name} yet", name=name, obj=self)
             return getattr(self.__func__, name)
 
     @property
@@ -318,7 +322,13 @@ class CachedMethod(Generic[P, R]):
         return hash((id(self.__self__), self.__func__))
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, str]]:
-        return getattr, (self.__self__, self.__func__._function.__name__)
+        return getattr, (self.__self__, _name_in_class(self.__func__._function))
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return type(self)(self.__func__, deepcopy(self.__self__, memo))
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """See `CachedFunction`."""
@@ -335,6 +345,15 @@ class CachedMethod(Generic[P, R]):
     async def peek(self, *args: P.args, **kwargs: P.kwargs) -> R | Missing:
         """See `CachedFunction`."""
         return await self.__func__.peek(self.__self__, *args, **kwargs)
+
+
+def _name_in_class(function: Callable[..., Any]) -> str:
+    """By which its class has it: of a private one, Python makes a name with the class's own."""
+    name = function.__name__
+    *_, owner, _ = ("", *function.__qualname__.split("."))
+    owner = owner.lstrip("_")
+    is_private = name.startswith("__") and not name.endswith("__")
+    return f"_{owner}{name}" if is_private and owner else name
 
 
 def _takes_class(function: Callable[..., Any]) -> bool:

@@ -23,6 +23,7 @@ from pydantic import BaseModel
 import sqlcache
 from sqlcache import MISSING
 from sqlcache.api.cache import Cache
+from sqlcache.api.cached import CachedMethod
 from sqlcache.api.transaction import Transaction
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlServer
 from sqlcache.errors import UsageError
@@ -913,6 +914,14 @@ class Anything:
     async def method(self) -> int:
         return self.number
 
+    @ANY.cached()
+    async def __private(self) -> int:
+        return self.number
+
+    @property
+    def private(self) -> Any:
+        return self.__private
+
     @classmethod
     @ANY.cached()
     async def of_class(cls) -> None: ...
@@ -933,6 +942,39 @@ def test_it_is_itself_again_where_a_function_is(again: Callable[[Any], Any]) -> 
     assert again(Anything.of_class) == Anything.of_class
     method = again(Anything(5).method)
     assert (method.__self__, method.__func__) == (Anything(5), Anything.method)
+
+
+class _Heir(Anything):
+    """Its private method is another one than that of its base."""
+
+    @ANY.cached()
+    async def __private(self) -> int:
+        return -self.number
+
+    @property
+    def own(self) -> Any:
+        return self.__private
+
+
+def test_a_method_is_copied_and_pickled_as_those_are_that_are_not_cached() -> None:
+    def pickled(each: Any) -> Any:
+        return pickle.loads(pickle.dumps(each))
+
+    made, heir = Anything(5), _Heir(5)
+    for method in (made.method, made.private, heir.method, heir.private, heir.own):
+        assert copy.copy(method) is method
+        for again in (copy.deepcopy, pickled):
+            owner, got = again((method.__self__, method))
+            assert (owner, got.__func__) == (method.__self__, method.__func__)
+            assert got.__self__ is owner
+            assert owner is not method.__self__
+
+
+def test_a_method_that_is_not_made_yet_has_no_function() -> None:
+    unmade: Any = CachedMethod.__new__(CachedMethod)
+    for name in ("__func__", "anything"):
+        with pytest.raises(AttributeError, match="__func__"):
+            getattr(unmade, name)
 
 
 def test_one_that_is_not_where_its_name_says_is_not_pickled() -> None:
