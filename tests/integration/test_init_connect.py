@@ -18,13 +18,16 @@ from sqlcache.demo.servers import (
     PrivateSqlServer,
     wait_until,
 )
+from sqlcache.mysql.constants import Capability
 from tests.conftest import ProxyFactory
-from tests.fakes.raw_client import RawClient
+from tests.fakes.raw_client import OLD, RawClient
 
 COUNT = "SELECT COUNT(*) FROM logins"
 NOTES = "INSERT INTO logins (who) VALUES (0)"
 ROOTS = 'sqlcache_invalidations_total{kind="root"}'
 ER_NEW_ABORTING_CONNECTION = 1184
+ER_MUST_CHANGE_PASSWORD = 1820
+AWARE = OLD | Capability.CAN_HANDLE_EXPIRED_PASSWORDS
 
 WITHOUT_GLOBALS = ["as it reads them first", "as it never could", "as it has lost contact"]
 
@@ -38,7 +41,7 @@ def servers(
     upstream: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory, schema: str
 ) -> list[PrivateSqlcache]:
     upstream.sql(f"CREATE TABLE {schema}.logins (n INT AUTO_INCREMENT PRIMARY KEY, who INT)")
-    return [proxy(upstream, memcached) for _ in range(2)]
+    return [proxy(upstream, memcached, proxy__drain_timeout_s=0.5) for _ in range(2)]
 
 
 @pytest.fixture
@@ -207,6 +210,67 @@ def test_what_is_run_for_one_that_leaves_before_its_globals_are_known_is_seen(
         RawClient.logged_in(servers[0], schema, "p", schema).reset()
         wait_until(lambda: written(upstream, schema) == expected, 20, "a write")
         wait_until(lambda: cached(readers[1]) == expected, 5, "its being seen")
+
+
+@pytest.mark.parametrize("without_globals", ["as it never could"], indirect=True)
+def test_what_is_run_for_one_that_is_cut_before_its_globals_are_known_is_seen(
+    upstream: PrivateSqlServer,
+    servers: list[PrivateSqlcache],
+    connect: Connect,
+    readers: list[Session],
+    without_globals: WithoutGlobals,
+    schema: str,
+) -> None:
+    connect()  # so that MySQL knows the password
+    expected = cached(readers[1]) + 1
+    with without_globals(f"DO SLEEP(5); {NOTES}"):
+        with RawClient.logged_in(servers[0], schema, "p", schema):
+            servers[0].stop()
+        assert written(upstream, schema) < expected
+        wait_until(lambda: written(upstream, schema) == expected, 20, "a write")
+        wait_until(lambda: cached(readers[1]) == expected, 5, "its being seen")
+
+
+@pytest.mark.parametrize("without_globals", ["as it never could"], indirect=True)
+def test_what_is_run_for_who_has_to_set_another_password_is_seen(
+    upstream: PrivateSqlServer,
+    servers: list[PrivateSqlcache],
+    connect: Connect,
+    readers: list[Session],
+    without_globals: WithoutGlobals,
+    schema: str,
+) -> None:
+    """MySQL runs nothing for him, MariaDB what it does not refuse."""
+    body = f"MODIFIES SQL DATA BEGIN {NOTES}; RETURN 1; END"
+    upstream.sql(f"CREATE FUNCTION f() RETURNS INT DETERMINISTIC {body}", schema)
+    connect()  # so that MySQL knows the password
+    expected = cached(readers[1]) + (upstream.name == "mariadbd")
+    upstream.sql(f"ALTER USER {schema} PASSWORD EXPIRE")
+    with without_globals(f"SET @x = {schema}.f()"):
+        with RawClient.logged_in(servers[0], schema, "p", schema, AWARE) as client:
+            client.query("SELECT 1")
+            refusal = client.read_packet()[1]
+        assert refusal[:3] == b"\xff" + ER_MUST_CHANGE_PASSWORD.to_bytes(2, "little")
+        assert written(upstream, schema) == expected
+        assert cached(readers[1]) == expected
+
+
+@pytest.mark.parametrize("without_globals", ["as it never could"], indirect=True)
+def test_a_sequence_that_it_goes_on_with_counts_as_written(
+    mariadb: PrivateSqlServer,
+    upstream: PrivateSqlServer,
+    servers: list[PrivateSqlcache],
+    connect: Connect,
+    without_globals: WithoutGlobals,
+    schema: str,
+) -> None:
+    if upstream is not mariadb:
+        pytest.skip("MySQL has none")
+    upstream.sql("CREATE SEQUENCE s", schema)
+    with without_globals(f"SET @x = NEXT VALUE FOR {schema}.s"):
+        before = servers[0].metrics()[ROOTS]
+        connect()
+        assert servers[0].metrics()[ROOTS] > before
 
 
 def written(upstream: PrivateSqlServer, schema: str) -> int:

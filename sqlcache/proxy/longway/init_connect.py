@@ -1,15 +1,13 @@
 """What the server runs for each session that has just logged in, by its variable `init_connect`:
 what that does is its client's doing, though no client has sent it."""
 
+import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from functools import lru_cache
 
 from sqlcache.errors import ConnectionLost, WriteRefused
-from sqlcache.mysql.constants import (
-    ER_MUST_CHANGE_PASSWORD,
-    ER_NEW_ABORTING_CONNECTION,
-    Command,
-)
+from sqlcache.mysql.constants import ER_NEW_ABORTING_CONNECTION, Command
 from sqlcache.mysql.packets import packet, query_packet
 from sqlcache.mysql.response import ResponseTracker, followed
 from sqlcache.mysql.rows import Row, read_text_rows
@@ -67,8 +65,9 @@ async def publish_init_connect(
     statements = _read(text, globals_.get("sql_mode", ""), planner, state)
     if not statements:
         return b""
-    meaning = await _meaning(statements, planner, state)
-    meaning = await _fenced(meaning, writes, state)
+    async with _fenced_if_given_up(writes, state):
+        meaning = await _meaning(statements, planner, state)
+        meaning = await _fenced(meaning, writes, state)
     answer, ends = await relay.ask(_PING, state.capabilities, Command.PING)
     tracker = followed(Command.PING, state.capabilities, answer)
     state.answered(ends)
@@ -84,28 +83,22 @@ async def _find_out_and_publish(
     comes when that has run. Of what is not known then either, the worst is taken."""
     command = query_packet(_WHAT_IT_SAYS, state.capabilities)
     writes.under_way = True  # for all that is known: a client that leaves does not end it
-    try:
+    async with _fenced_if_given_up(writes, state):
         answer, ends = await relay.ask(command, state.capabilities)
-    except ConnectionLost:
-        await _fenced(_anything(state), writes, state)  # until the server is known to be through
-        raise
-    writes.under_way = False
-    tracker = followed(Command.QUERY, state.capabilities, answer)
-    error = ends[-1].error_code if tracker.failed else 0
-    rows = read_text_rows(answer, state.capabilities)
-    if error == ER_MUST_CHANGE_PASSWORD:  # MySQL, which has run nothing for that user
-        statements: tuple[Statement, ...] = ()
-    else:
+        writes.under_way = False
+        tracker = followed(Command.QUERY, state.capabilities, answer)
+        error = ends[-1].error_code if tracker.failed else 0
+        rows = read_text_rows(answer, state.capabilities)
         statements = _told(rows, planner, state)
-    if planner.keeper.has_catalog and _ANYTHING not in statements:
-        meaning = await _meaning(statements, planner, state)
-    elif all(map(_only_sets, statements)):
-        meaning = Meaning(statements, None, state.schema)
-    else:
-        meaning = _anything(state)
-    # While the state is that of before: by the transaction that is open now it would be said what
-    # is held back, of all that was written.
-    meaning = await _fenced(meaning, writes, state)
+        if planner.keeper.has_catalog and _ANYTHING not in statements:
+            meaning = await _meaning(statements, planner, state)
+        elif all(map(_only_sets, statements)):
+            meaning = Meaning(statements, None, state.schema)
+        else:
+            meaning = _anything(state)
+        # While the state is that of before: by the transaction that is open now it would be said
+        # what is held back, of all that was written.
+        meaning = await _fenced(meaning, writes, state)
     state.answered(ends)
     state.may_have_begun_with(meaning.statements)
     if meaning.writes.everything:  # also where the definitions of now could not be read
@@ -118,8 +111,9 @@ async def _find_out_and_publish(
 
 
 def _told(rows: list[Row], planner: Planner, state: SessionState) -> tuple[Statement, ...]:
-    """What it says by this answer, which has no row where the server refuses it, and no text where
-    that is longer than the session's max_allowed_packet."""
+    """What it says by this answer, which has no row where the server refuses it, as to users who
+    have to set another password, for whom MariaDB runs what it can; and no text where that is
+    longer than the session's max_allowed_packet."""
     if not rows or rows[0][0] is None:
         return (_ANYTHING,)
     text, sql_mode = map(digits, rows[0][:2])
@@ -151,12 +145,23 @@ async def _meaning(
 
 def _only_sets(statement: Statement) -> bool:
     """Whether it does nothing but that, whatever the definitions are."""
-    names = statement.reads or statement.functions or statement.writes_everything
-    return statement.only_sets and not names
+    writes = statement.writes or statement.writes_everything
+    return statement.only_sets and not (statement.reads or statement.functions or writes)
 
 
 def _anything(state: SessionState) -> Meaning:
     return Meaning((_ANYTHING,), None, state.schema, EVERYTHING)
+
+
+@contextlib.asynccontextmanager
+async def _fenced_if_given_up(writes: Writes, state: SessionState) -> AsyncIterator[None]:
+    """Fences all where the session ends within it, before that is fenced which is written: the
+    server goes on with it. The session's end leaves the fence until that is through."""
+    try:
+        yield
+    except (ConnectionLost, asyncio.CancelledError):  # or the time to drain is over
+        await _fenced(_anything(state), writes, state)
+        raise
 
 
 async def _fenced(meaning: Meaning, writes: Writes, state: SessionState) -> Meaning:
