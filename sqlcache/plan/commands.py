@@ -9,7 +9,7 @@ from sqlcache.plan.prepared import Execution
 from sqlcache.plan.variables import NEXT, prepares_alike
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
 from sqlcache.sql.lexer import Lexed
-from sqlcache.sql.statement import FoundRows, Kind, Statement, Transaction, unknown
+from sqlcache.sql.statement import Computed, FoundRows, Kind, Statement, Transaction, unknown
 from sqlcache.statements import UNCOUNTED, StatementCounts
 
 EXECUTES = frozenset({Command.STMT_EXECUTE, Command.STMT_BULK_EXECUTE})
@@ -145,6 +145,13 @@ class Meaning:
     def may_set(self) -> bool:
         """Whether it may give the session's settings other values."""
         return self.opaque_session or any(s.settings for s in self.statements)
+
+    @cached_property
+    def put_back(self) -> tuple[tuple[str, Computed], ...]:
+        """What it sets to the value that it has, as MariaDB does to prepare SET STATEMENT."""
+        same = Computed()
+        named = (name for s in self.statements for name, value in s.settings if value == same)
+        return tuple((name, same) for name in named)
 
     @cached_property
     def prepares_otherwise(self) -> bool:

@@ -339,7 +339,7 @@ class Meanings:
         made = Preparation(meaning, parameters, self._dateless(meaning), limits, redefinitions)
         self.prepare(number, made, columns, state.fingerprint(), state.schema, state.preparing)
         writes = self._planner.tagging.written_when_prepared(meaning)
-        return None if writes or meaning.goes_elsewhere else made
+        return None if writes or meaning.goes_elsewhere or meaning.put_back else made
 
     def may_prepare(self, plan: Preparation) -> bool:
         """Whether a statement can be prepared by a plan, as it was by another session."""

@@ -322,6 +322,31 @@ def test_trap_03_settings_that_change_one_another_are_known_by_what_came_of_it(
     world.compare("\n".join(steps))
 
 
+@pytest.mark.parametrize(
+    "puts_back",
+    [
+        "SET STATEMENT max_join_size = 7 FOR SELECT 1",
+        "SET STATEMENT max_join_size = 7 FOR SELECT nope",
+        "SET STATEMENT max_join_size = 7 FOR SET STATEMENT max_statement_time = 9 FOR SELECT 1",
+        "PREPARE s FROM 'SET STATEMENT max_join_size = 7 FOR SELECT 1'",
+        "SET @s = 'SET STATEMENT max_join_size = 7 FOR SELECT 1'; PREPARE s FROM @s",
+        "EXECUTE IMMEDIATE 'SET STATEMENT max_join_size = 7 FOR SELECT 1'",
+        ".prepare s SET STATEMENT max_join_size = 7 FOR SELECT 1",
+    ],
+)
+def test_trap_03_settings_that_are_put_back_change_others(world: World, puts_back: str) -> None:
+    """By MariaDB, whenever it sets them."""
+    join = "SELECT COUNT(*) FROM t, t AS u"
+    world.compare(f"""
+        a  {MAKE}
+        a  SET max_join_size = 1, sql_big_selects = 1
+        a  {join}
+        a+ {join}
+        a  {puts_back}
+        a  {join}
+    """)
+
+
 @pytest.mark.parametrize("charset", ["utf16", "utf16le", "utf32", "ucs2"])
 def test_trap_03_settings_are_read_in_any_character_set_of_results(
     world: World, charset: str

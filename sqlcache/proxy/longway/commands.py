@@ -36,7 +36,7 @@ from sqlcache.proxy.longway.unsent import Unsent, only_reads
 from sqlcache.proxy.relay import Relay
 from sqlcache.proxy.straight.exchange import reason_of
 from sqlcache.proxy.straight.inflight import HandedOver, Stage
-from sqlcache.sql.statement import changed
+from sqlcache.sql.statement import Kind, Statement, changed
 
 
 class Commands:
@@ -108,7 +108,11 @@ class Commands:
                 writes = self._planner.tagging.written_when_prepared(prepared)
                 edition = self._planner.keeper.edition
                 elsewhere = prepared.goes_elsewhere
-                meaning = Meaning(writes=writes, edition=edition, goes_elsewhere=elsewhere)
+                sets = Statement("SET", Kind.SESSION, settings=prepared.put_back)
+                statements = (sets,) if prepared.put_back else ()
+                meaning = Meaning(
+                    statements, writes=writes, edition=edition, goes_elsewhere=elsewhere
+                )
                 if writes and prepared.opaque_session:
                     meaning = UNKNOWN
                 await self._running.execute(command, meaning)

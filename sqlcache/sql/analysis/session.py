@@ -43,7 +43,19 @@ def prepare(cursor: Cursor) -> Statement:
     named = _statement_name(cursor)
     ends = cursor.take("FROM") and len(cursor.rest) == 1
     text = _literal(cursor) if ends else None
-    return Statement(verb, Kind.SESSION, named=named, text=text)
+    put_back = put_back_in(text) if verb == "PREPARE" else ()
+    return Statement(verb, Kind.SESSION, named=named, text=text, settings=put_back)
+
+
+# MariaDB sets them, and with each another one, also where it gives them back the value they had:
+# after SET STATEMENT, whose variables it sets to prepare it, too.
+_SETS_ANOTHER = ("max_join_size", "character_set_database", "character_set_server")
+
+
+def put_back_in(text: str | None) -> tuple[tuple[str, Computed], ...]:
+    """What may be set to the value that it has by this text, or another that is not known."""
+    lower = None if text is None else text.lower()
+    return tuple((name, Computed()) for name in _SETS_ANOTHER if lower is None or name in lower)
 
 
 def execute(cursor: Cursor) -> Statement:

@@ -140,6 +140,8 @@ def _set(cursor: Cursor) -> Statement:
         return unknown("SET", "its statement cannot be read")
     use = function_use(cursor, cursor.tokens[cursor.at : target])
     inner = read_statement(cursor.inside(target + 1))
+    own = tuple(each for each in inner.settings if each[0].startswith(("next_", "@")))
+    assigned = b" ".join(token.text for token in cursor.tokens[cursor.at : target])
     return replace(
         with_functions(inner, use),
         verb=inner.verb if inner.verb == "PREPARE" else "SET",  # MariaDB may run code for that
@@ -147,7 +149,7 @@ def _set(cursor: Cursor) -> Statement:
         reason="it sets variables for itself",
         functions=inner.functions | use.names,
         # Of variables it is not known which are those that it sets for itself, gone when it ends.
-        settings=tuple(each for each in inner.settings if each[0].startswith(("next_", "@"))),
+        settings=own + session.put_back_in(assigned.decode("utf-8", "replace")),
         opaque_session=inner.opaque_session or bool(inner.settings),
         text=None,  # it may be read in another sql_mode
     )
