@@ -79,9 +79,7 @@ async def test_what_memcached_does_not_take_is_waited_for_once(
             await got.fill(entry_of(got, bytes(size)))
         return NOT_STORABLE
 
-    with PrivateMemcached(
-        tmp_path, options=("-I", "16k", "-o", "slab_chunk_max=8192")
-    ) as memcached:
+    with PrivateMemcached(tmp_path, options=("-I", "16k", "-o", "slab_chunk_max=8")) as memcached:
         nodes = [
             NodeConnection("memory", memcached.host, memcached.port, timeout_s=20) for _ in range(6)
         ]

@@ -76,4 +76,5 @@ def test_what_ends_it_first_is_why_it_ended(sides: tuple[Tls, Tls]) -> None:
     sent[100] ^= 1
     assert server.decrypt(bytes(sent)) == b""
     assert server.ended
-    assert "MAC" in server.error
+    # As OpenSSL calls it up to 3.0, and from 3.5 on.
+    assert server.error in ("DECRYPTION_FAILED_OR_BAD_RECORD_MAC", "RECORD_LAYER_FAILURE")
