@@ -59,8 +59,8 @@ async def test_what_memcached_does_not_take_is_waited_for_once(
 ) -> None:
     """By those who wait in other processes: else each of them would fill in vain, in turn."""
     monkeypatch.setattr("sqlcache.cache.leases._UNSTORABLE_TTL_S", 60)
-    fills, size, metrics = 0, 40_000, Metrics()
-    most = {"for an item": 1_000_000, "for its parts": 30_000, "in number": 60}[too_much]
+    fills, size, metrics = 0, 600_000, Metrics()
+    most = {"for an item": 1_000_000, "for its parts": 550_000, "in number": 60}[too_much]
     if too_much == "in number":
         size = 60 * 65_535
 
@@ -79,7 +79,7 @@ async def test_what_memcached_does_not_take_is_waited_for_once(
             await got.fill(entry_of(got, bytes(size)))
         return NOT_STORABLE
 
-    with PrivateMemcached(tmp_path, options=("-I", "16k", "-o", "slab_chunk_max=8")) as memcached:
+    with PrivateMemcached(tmp_path, options=("-I", "512k")) as memcached:
         nodes = [
             NodeConnection("memory", memcached.host, memcached.port, timeout_s=20) for _ in range(6)
         ]
