@@ -56,9 +56,11 @@ class _Server(uvicorn.Server):
         await self.ends.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Gives time only to what is connected."""
+        """Gives time only to what is connected, and cuts off what is left of that."""
         if self.server_state.connections:
             await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()  # or Python would wait for it, from 3.12 on
         for server in self.servers:
             server.close()
             await server.wait_closed()
@@ -235,8 +237,6 @@ class AdminServer:
             self._server.ends.set()
             await self._serving
             self._serving = None
-        for connection in list(self._server.server_state.connections):
-            connection.transport.abort()
         _close(self._sockets)
 
 
