@@ -191,8 +191,7 @@ def test_what_is_run_for_a_client_that_leaves_at_once_is_seen(
         RawClient.logged_in(servers[0], schema, "p", schema).reset()
         time.sleep(0.1)  # it is heard of its end before memcached is asked
         memcached.thaw()
-        wait_until(lambda: written(upstream, schema) == expected, 20, "a write")  # noqa: B023
-        wait_until(lambda: cached(reader) == expected, 5, "its being seen")  # noqa: B023
+        wait_until_seen(upstream, schema, reader, expected)
 
 
 @pytest.mark.parametrize("without_globals", ["as it never could"], indirect=True)
@@ -208,8 +207,7 @@ def test_what_is_run_for_one_that_leaves_before_its_globals_are_known_is_seen(
     expected = cached(readers[1]) + 1
     with without_globals(f"DO SLEEP(0.2); {NOTES}"):
         RawClient.logged_in(servers[0], schema, "p", schema).reset()
-        wait_until(lambda: written(upstream, schema) == expected, 20, "a write")
-        wait_until(lambda: cached(readers[1]) == expected, 5, "its being seen")
+        wait_until_seen(upstream, schema, readers[1], expected)
 
 
 @pytest.mark.parametrize("without_globals", ["as it never could"], indirect=True)
@@ -225,11 +223,9 @@ def test_what_is_run_for_one_that_is_cut_before_its_globals_are_known_is_seen(
     expected = cached(readers[1]) + 1
     with without_globals(f"DO SLEEP(5); {NOTES}"):
         with RawClient.logged_in(servers[0], schema, "p", schema):
-            servers[
-                0
-            ].stop()  # which takes less than that sleep, but where the machine is very busy
-        wait_until(lambda: written(upstream, schema) == expected, 20, "a write")
-        wait_until(lambda: cached(readers[1]) == expected, 5, "its being seen")
+            # Which takes less than that sleep, but where the machine is very busy.
+            servers[0].stop()
+        wait_until_seen(upstream, schema, readers[1], expected)
 
 
 @pytest.mark.parametrize("without_globals", ["as it never could"], indirect=True)
@@ -277,6 +273,14 @@ def test_a_sequence_that_it_goes_on_with_counts_as_written(
 def written(upstream: PrivateSqlServer, schema: str) -> int:
     ((count,),) = upstream.sql(COUNT, schema)
     return int(count)
+
+
+def wait_until_seen(
+    upstream: PrivateSqlServer, schema: str, reader: Session, expected: int
+) -> None:
+    """Returns when so many have been written, and the reader has that from its sqlcache."""
+    wait_until(lambda: written(upstream, schema) == expected, 20, "a write")
+    wait_until(lambda: cached(reader) == expected, 5, "its being seen")
 
 
 def test_its_error_is_for_the_first_statement(connect: Connect, readers: list[Session]) -> None:
