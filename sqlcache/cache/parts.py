@@ -34,11 +34,12 @@ def pack(
     `max_item_bytes` bounds each value; `compress_over_bytes` of 0 compresses nothing. Raises:
     OverflowError where there would be more parts than a manifest can count.
     """
+    if compress_over_bytes and len(entry) - versions_bytes > compress_over_bytes:
+        packed = COMPRESSED + zlib.compress(memoryview(entry)[versions_bytes:], _LEVEL)
+        entry = min(entry, entry[:versions_bytes] + packed, key=len)
+    if len(entry) <= max_item_bytes:
+        return entry, []
     versions, body = entry[:versions_bytes], entry[versions_bytes:]
-    if compress_over_bytes and len(body) > compress_over_bytes:
-        body = min(body, COMPRESSED + zlib.compress(body, _LEVEL), key=len)
-    if versions_bytes + len(body) <= max_item_bytes:
-        return versions + body, []
     piece_bytes = max_item_bytes - FILL_ID_BYTES
     if len(body) > _MOST_PARTS * piece_bytes:
         raise OverflowError(f"an entry of {len(body)} bytes has too many parts")

@@ -45,6 +45,19 @@ async def until(condition: Callable[[], object], timeout_s: float = 20.0) -> Non
             await asyncio.sleep(0.001)
 
 
+async def answers_to_large(node: Node) -> Answers:
+    """Those to what stores and reads 300,000 and 400,000 bytes, all sent at once."""
+    answers: Answers = []
+    stores = [meta_set(b"k", b"a" * 300_000, ttl_s=60), meta_set(b"l", b"x" * 4, ttl_s=60)]
+    node.submit(b"".join(stores), 2, answers.append)
+    node.submit(meta_get(b"k"), 1, answers.append)
+    more = meta_set(b"l", b"b" * 400_000, ttl_s=60) + meta_get(b"l")
+    node.submit(more, 2, answers.append)
+    node.submit(META_NOOP, 1, answers.append)
+    await until(lambda: len(answers) == 4)
+    return answers
+
+
 def frozen(server: PrivateMemcached) -> None:
     """Freeze it, and return when each of its threads has come to a stop."""
     server.freeze()
@@ -87,6 +100,14 @@ class TestEveryNode:
             [(b"HD", None, b""), (b"VA", b"v\r\n", b"")],
             [NOOP_REPLY],
             [(b"EN", None, b""), NOOP_REPLY, (b"HD", None, b"s3")],
+        ]
+
+    async def test_batches_of_many_bytes_are_answered_in_order_as_well(self, node: Node) -> None:
+        assert await answers_to_large(node) == [
+            [(b"HD", None, b"")] * 2,
+            [(b"VA", b"a" * 300_000, b"")],
+            [(b"HD", None, b""), (b"VA", b"b" * 400_000, b"")],
+            [NOOP_REPLY],
         ]
 
     async def test_a_batch_of_no_requests_has_no_replies(self, node: Node) -> None:
@@ -686,6 +707,9 @@ def test_on_uvloop_it_connects_serves_and_comes_back_as_well(memcached: PrivateM
             value = b"x" * 500_000
             replies = await node.request(meta_set(b"k", value, ttl_s=0) + meta_get(b"k"), 2)
             assert replies == [(b"HD", None, b""), (b"VA", value, b"")]
+            sent_before = node.bytes_out
+            assert [len(each or ()) for each in await answers_to_large(node)] == [2, 1, 2, 1]
+            assert node.bytes_out - sent_before > 700_000
             frozen(memcached)
             outstanding = asyncio.create_task(node.request(META_NOOP, 1))
             await asyncio.sleep(0)
