@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 
 _SITS_OUT_S: Final = 5.0
 """How long who could not follow the log leaves the turn to others."""
+_BEGINS_WITHIN_S: Final = 1.0
+"""How long a start waits for what comes of that. As it begins all answers may be forgotten, and who
+starts is to keep the first ones."""
 _ANOTHERS: Final = (
     "the log that is followed is another server's, with the same memcached.prefix: each server"
     " needs one of its own"
@@ -76,6 +79,7 @@ class Follower:
         """That nodes have been told what the log says."""
         self._following: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
+        self._begun = asyncio.Event()  # or it was tried in vain
         self._sits_out_until = float("-inf")
         self._trouble: UpstreamError | None = None
         self._hindered = False  # may not follow it, as far as was known when it could ask
@@ -86,6 +90,14 @@ class Follower:
         """Takes its part from here on."""
         await self._look()
         self._watching = self._loop.create_task(self._watch())
+        if self._following is not None:
+            begun = self._loop.create_task(self._begun.wait())
+            await asyncio.wait(
+                (begun, self._following),
+                timeout=_BEGINS_WITHIN_S,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            begun.cancel()
 
     async def close(self) -> None:
         """Takes part no more; another may have the turn at once."""
@@ -187,6 +199,7 @@ class Follower:
         await self._turns.leave()
 
     def _note(self, trouble: UpstreamError | None) -> None:
+        self._begun.set()
         before, self._trouble = self._trouble, trouble
         self._follows |= trouble is None
         self._hindered = isinstance(trouble, CannotFollow) or (bool(trouble) and self._hindered)

@@ -24,9 +24,12 @@ class Server:
     def __init__(self, *reasons: UpstreamError) -> None:
         self.reasons = list(reasons)
         self.asked = 0
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     async def connect(self, *_: Any) -> Any:
         self.asked += 1
+        await self.answers.wait()
         raise self.reasons[0]
 
 
@@ -48,14 +51,12 @@ def hurries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower, "_SITS_OUT_S", 0.0)
 
 
-async def tried(
-    server: Server, mode: Literal["auto", "on"], metrics: Metrics
-) -> tuple[Follower, list[bool]]:
-    """One that has found each of the reasons; what it has told since it came to the last."""
-    told = list[bool]()
+def following(
+    server: Server, mode: Literal["auto", "on"], metrics: Metrics, told: list[bool]
+) -> Follower:
     effects = SimpleNamespace(name_for=lambda _: None, stamp=(1, 1))
     nodes: Any = SimpleNamespace()
-    follows = Follower(
+    return Follower(
         *(cast(Any, server.connect), cast(Any, effects), cast(Any, OwnTurn()), nodes, metrics),
         mode=mode,
         max_lag_s=0.0,
@@ -64,6 +65,14 @@ async def tried(
         stand_in=False,
         bypass=told.append,
     )
+
+
+async def tried(
+    server: Server, mode: Literal["auto", "on"], metrics: Metrics
+) -> tuple[Follower, list[bool]]:
+    """One that has found each of the reasons; what it has told since it came to the last."""
+    told: list[bool] = []
+    follows = following(server, mode, metrics, told)
     await follows.start()
     try:
         while True:
@@ -95,3 +104,23 @@ async def test_who_may_for_all_that_is_known_or_is_to_lags(
     follows, told = await tried(Server(*reasons), mode, Metrics())
     assert told[-1]
     assert str(reasons[-1]) in follows.warning
+
+
+async def test_a_start_waits_for_what_comes_of_it_but_not_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As it begins to follow the log, what was filled before is forgotten."""
+    server = Server(AWAY)
+    server.answers.clear()
+    follows = following(server, "auto", Metrics(), [])
+    monkeypatch.setattr(follower, "_BEGINS_WITHIN_S", 0.01)
+    await follows.start()
+    await follows.close()
+    follows = following(server, "auto", Metrics(), [])
+    monkeypatch.setattr(follower, "_BEGINS_WITHIN_S", 60.0)
+    starting = asyncio.create_task(follows.start())
+    await asyncio.sleep(0.05)
+    assert not starting.done()
+    server.answers.set()
+    await asyncio.wait_for(starting, PATIENCE_S)
+    await follows.close()
