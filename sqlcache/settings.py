@@ -826,8 +826,8 @@ class RuleSettings(_Section):
         default=None,
         ge=0,
         le=DAY_S,
-        description="While one client fetches a new answer the others get the last one, if it was"
-        " stored less long ago; 0 if no rule says more. Never in a transaction.",
+        description="While one client fetches what a write made outdated the others get the last"
+        " answer, if it was stored less long ago; 0 if no rule says more. Never in a transaction.",
     )
     row_tags: bool | None = Field(
         default=None,

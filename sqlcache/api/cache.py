@@ -449,8 +449,8 @@ class Cache(Fetches):
         `bump` is called with. `ttl_s` is the value's longest life, by default `cache.ttl_s`.
         `key` gets the arguments and returns plain values that stand for them. `version`: another
         one forgets all values of the function. With `stale_while_revalidate_s`, while one caller
-        runs the function the others get the last value if it was stored less long ago. `codec`:
-        how values are written, if not by the return annotation; see `PickleCodec`.
+        runs the function after a write the others get the last value if it was stored less long
+        ago. `codec`: how values are written, if not by the return annotation; see `PickleCodec`.
 
         Exceptions are not kept, None is. Each caller gets a value of its own, equal to what the
         function returned, and may change it.
