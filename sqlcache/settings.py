@@ -894,6 +894,20 @@ class Settings(_Section):
         return self
 
     @model_validator(mode="after")
+    def _routines_are_apart(self) -> Self:
+        """Else it is not known which of them counts."""
+        declared: dict[tuple[str, str], int] = {}
+        for number, routine in enumerate(self.routines):
+            schema, _, name = routine.name.rpartition(".")
+            before = declared.setdefault((schema, name.lower()), number)
+            if before != number:
+                raise ValueError(
+                    f"routines[{number}].name = {routine.name}: expected another name than"
+                    f" routines[{before}] has, which declares all that it does"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _doors_are_apart(self) -> Self:
         """Else who takes over would wait for ever for the admin address to be free."""
         address = self.proxy.listen

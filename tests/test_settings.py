@@ -529,6 +529,12 @@ class TestRefusals:
         (sentence,) = refused(f"[[routines]]\n{toml}\n")
         assert sentence.startswith(expected)
 
+    @pytest.mark.parametrize("names", [("shop.f", "shop.F"), ("f", "F")])
+    def test_a_second_declaration_of_a_routine_is_refused(self, names: tuple[str, str]) -> None:
+        (sentence,) = refused("".join(f"[[routines]]\nname = '{name}'\n" for name in names))
+        assert sentence.startswith(f"routines[1].name = {names[1]}: expected another name")
+        settings("".join(f"[[routines]]\nname = '{name}'\n" for name in ("f", "s.f", "t.f")))
+
     @pytest.mark.parametrize(
         ("toml", "expected"),
         [

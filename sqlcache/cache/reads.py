@@ -209,7 +209,8 @@ class Freshness:
 
     An entry lives `ttl_s`. Tables' versions seen less than `max_staleness_s` ago are taken as read;
     while one client fetches what a write made outdated the others may get the last answer, if that
-    is no older than `stale_while_revalidate_s`. With both 0 no read is ever stale. Definitions and rights never are.
+    is no older than `stale_while_revalidate_s`. With both 0 no read is ever stale. Definitions and
+    rights never are.
     """
 
     ttl_s: int

@@ -60,11 +60,14 @@ class Declared:
     def find(self, path: tuple[str, ...]) -> Routine | None:
         """The declared routine that a call means; None where it may be another.
 
-        A built-in function comes before any other of its name, unless a schema is named.
+        A built-in function comes before any other of its name, and a loadable one before a stored
+        one, unless a schema is named.
         """
         if len(path) > 2 or (len(path) == 1 and path[0].upper() in KNOWN):
             return None
-        return next((each for each in self.routines if self._is(each, path)), None)
+        found = [each for each in self.routines if self._is(each, path)]
+        found = [each for each in found if each.schema is None] or found
+        return found[0] if len(found) == 1 else None
 
     def _is(self, routine: Routine, path: tuple[str, ...]) -> bool:
         if routine.name.lower() != path[-1].lower():

@@ -1,10 +1,32 @@
-"""Which stored code may change more than rows."""
+"""Which declared routine a call means, and which stored code may change more than rows."""
 
 import pytest
 
-from sqlcache.sql.routines import is_unruly, leaves_something
+from sqlcache.sql.routines import Declared, Routine, is_unruly, leaves_something
 
 VARIABLES = frozenset({"time_zone", "sql_mode"})
+LOADABLE, STORED, OTHER = Routine(None, "f"), Routine("shop", "f"), Routine("Shop", "F")
+
+
+@pytest.mark.parametrize(
+    ("folds", "path", "expected"),
+    [
+        (False, ("f",), LOADABLE),
+        (False, ("shop", "f"), STORED),
+        (False, ("Shop", "f"), OTHER),
+        (True, ("Shop", "f"), None),  # they are one schema, and say it both ways
+    ],
+)
+def test_a_call_means_one_routine_whatever_the_order_of_their_declarations(
+    folds: bool, path: tuple[str, ...], expected: Routine | None
+) -> None:
+    declared = Declared(frozenset((LOADABLE, STORED, OTHER)), "shop", folds)
+    assert declared.find(path) == expected
+
+
+def test_a_stored_routine_is_meant_where_no_loadable_one_is_declared() -> None:
+    declared = Declared(frozenset((STORED, OTHER)), "shop")
+    assert declared.find(("F",)) == STORED
 
 
 @pytest.mark.parametrize(
