@@ -76,6 +76,14 @@ TEXTS: dict[str, tuple[bytes, Callable[[int], bytes], bytes]] = {
     "calls": (b"SELECT ", listed(b"ABS(a)"), b" FROM t"),
     "calls in calls": (b"SELECT ", nested(b"ABS(", b")"), b" FROM t"),
     "times in times": (WHERE, nested(b"TIME(", b")"), b""),
+    **{
+        f"{name.decode()} in another": (
+            b"SELECT ",
+            lambda n, name=name: name * n + b"a" + b")" * n,  # type: ignore[misc]
+            b" FROM t",
+        )
+        for name in (b"CHAR(", b"DATE(", b"DECIMAL(", b"INT(", b"TIME(", b"TIMESTAMP(", b"YEAR(")
+    },
     "subqueries in subqueries": (WHERE, nested(b"a = (SELECT b FROM t WHERE ", b")"), b""),
     "subqueries in a row": (b"SELECT ", listed(b"(SELECT * FROM t)"), b" FROM t"),
     "compared subqueries": (WHERE, listed(b"a = (SELECT b FROM t)", b" OR "), b""),
@@ -106,6 +114,13 @@ TEXTS: dict[str, tuple[bytes, Callable[[int], bytes], bytes]] = {
     "aliases": (b"SELECT ", numbered(b"a AS a#"), b" FROM t"),
     "tables": (b"SELECT a FROM ", numbered(b"t#"), b""),
     "joins": (b"SELECT 1 FROM t", repeated(b" JOIN t u ON t.a = u.a"), b""),
+    "joins without conditions": (b"SELECT 1 FROM t", repeated(b" JOIN t"), b" WHERE a = 1"),
+    "straight joins": (b"SELECT 1 FROM t", repeated(b" STRAIGHT_JOIN t u"), b""),
+    "joins with their conditions behind them": (
+        b"SELECT 1 FROM t",
+        lambda n: b" JOIN t" * n + b" ON 1" * n,
+        b"",
+    ),
     "table expressions": (b"WITH ", numbered(b"c# AS (SELECT 1)"), b" SELECT * FROM t"),
     "table expressions of an update": (b"WITH ", numbered(b"c# AS (SELECT 1)"), b" DELETE FROM t"),
     "table expressions in a row": (

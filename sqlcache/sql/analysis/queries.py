@@ -7,8 +7,9 @@ sqlglot; both must agree.
 from collections.abc import Sequence
 from dataclasses import replace
 
-import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.mysql import MySQL
+from sqlglot.parsers.mysql import MySQLParser
 
 from sqlcache.sql.analysis.calls import Use, function_use, with_functions
 from sqlcache.sql.analysis.cursor import NAMES, Cursor
@@ -25,6 +26,10 @@ from sqlcache.sql.tables import MAX_NESTING, Tables, scan_tables
 MOST_TOKENS = 8_000
 """Of a query that is read in full, lists of literals and of parameters counted as one: more take
 too long."""
+
+_MYSQL = MySQL()
+_STEPS_A_TOKEN, _FEW_STEPS = 8, 400
+"""sqlglot takes one or two for each, 6 µs each."""
 
 _SYSTEM_SCHEMAS = frozenset(("information_schema", "performance_schema", "mysql", "sys"))
 _REFUSED_WORDS = {
@@ -304,8 +309,12 @@ def _disagreement(cursor: Cursor, tables: Tables) -> str:
     sqlglot reads our tokens, written anew so that it needs to know neither sql_mode nor comments.
     Both must name the same tables, common table expressions included.
     """
+    text = _plain_text(cursor.tokens)
     try:
-        trees = sqlglot.parse(_plain_text(cursor.tokens), dialect="mysql")
+        tokens = _MYSQL.tokenize(text)
+        trees = _Parser(len(tokens)).parse(tokens, text)
+    except _TooManyStepsError:
+        return "may be read in too many ways"
     except Exception:  # a parser of many dialects may fail in any way on odd text
         return "sqlglot cannot parse it"
     tree = trees[0] if len(trees) == 1 else None
@@ -321,6 +330,37 @@ def _disagreement(cursor: Cursor, tables: Tables) -> str:
             theirs.add((table.catalog, table.db, table.name))
     ours = {("", factor.ref.schema or "", factor.ref.name) for factor in tables.factors}
     return "" if ours == theirs else "sqlglot reads other tables in it"
+
+
+class _TooManyStepsError(Exception):
+    pass
+
+
+class _Parser(MySQLParser):
+    """Reads so many tokens, some again where it went wrong, but not all of them again and again:
+    each JOIN without a condition, and each YEAR( in another, doubles the ways to read a text.
+
+    Raises: _TooManyStepsError.
+    """
+
+    def __init__(self, tokens: int) -> None:
+        self._steps_left = _FEW_STEPS + _STEPS_A_TOKEN * tokens
+        super().__init__(dialect=_MYSQL)
+
+    def _advance(self, times: int = 1) -> None:
+        self._steps_left -= 1
+        if self._steps_left < 0:
+            raise _TooManyStepsError
+        super()._advance(times)
+
+
+try:
+    _Parser(0)
+except TypeError:  # it is of a class that was compiled
+    raise ImportError(
+        "sqlcache counts the steps of sqlglot's parser, which its compiled form does not allow:"
+        " uninstall sqlglotc"
+    ) from None
 
 
 def _plain_text(tokens: Sequence[Token]) -> str:
