@@ -512,8 +512,8 @@ class MemcachedSettings(_Section):
     outage_s: Seconds = Field(
         default=3.0,
         ge=2.0,  # a node that is silent for half of it is distrusted
-        description="A node silent for longer is out: until then writes wait for it. At least 2."
-        " The same for all processes.",
+        description="A node silent for longer is out: until then writes wait for it. The same for"
+        " all processes.",
     )
     max_item_bytes: int = Field(
         default=1_000_000,

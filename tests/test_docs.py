@@ -13,7 +13,9 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, JsonSchemaWarningKind
 from pydantic_core import PydanticUndefined
+from pydantic_core.core_schema import IsInstanceSchema
 
 from sqlcache.metric_kinds import Declaration
 from sqlcache.metrics import Metrics, declarations
@@ -65,16 +67,45 @@ def settings_page() -> str:
         assert issubclass(model, BaseModel)
         title = f"[[{section}]]" if section in lists else f"[{section}]"
         parts.append(f"\n## {title}\n\n{inspect.getdoc(model)}\n")
-        parts.append("\n| name | flag | default | meaning |\n| --- | --- | --- | --- |\n")
+        parts.append("\n| name | flag | default | limits | meaning |\n")
+        parts.append("| --- | --- | --- | --- | --- |\n")
+        limits = model.model_json_schema(schema_generator=_Limits)["properties"]
         for name, value in model.model_fields.items():
-            automatic = value.default is None and f"{section}.{name}" in may_be_auto
-            default = _default("auto") if automatic else _default(value.default)
+            automatic = f"{section}.{name}" in may_be_auto
+            default = "auto" if automatic and value.default is None else value.default
             flag = flags.get(f"{section}.{name}", "")
             shown = f"`{flag}`" if flag else ""
+            called = value.alias or name
+            within = _limits(limits[called]) + (", or `auto`" if automatic else "")
             parts.append(
-                f"| `{value.alias or name}` | {shown} | {default} | {value.description} |\n"
+                f"| `{called}` | {shown} | {_default(default)} | {within} | {value.description} |\n"
             )
     return "".join(parts)
+
+
+class _Limits(GenerateJsonSchema):
+    def is_instance_schema(self, schema: IsInstanceSchema) -> JsonSchemaValue:
+        return {}  # of an address or URL: its text has a form, and no limits
+
+    def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
+        pass  # of defaults that are no JSON: they have a column of their own
+
+
+def _limits(schema: JsonSchemaValue) -> str:
+    schema = schema.get("anyOf", [schema])[0]
+    if "enum" in schema:
+        return ", ".join(f"`{choice}`" for choice in schema["enum"])
+    if "pattern" in schema:
+        return f"`{schema['pattern']}`"
+    unit = " characters" if "minLength" in schema else ""
+    least = schema.get("minimum", schema.get("minLength"))
+    above = schema.get("exclusiveMinimum")
+    most = schema.get("maximum")
+    if least is None and above is None:
+        assert most is None
+        return ""
+    begin = f"above {above:.0f}," if least is None else f"{least:.0f}"
+    return f"{begin} to {most:.0f}" if most is not None else f"{begin} or more{unit}"
 
 
 def _default(value: object) -> str:
@@ -163,6 +194,23 @@ def test_defaults_are_shown_as_the_file_has_them() -> None:
     assert {"false", '"127.0.0.1:3307"', '"auto"', "[]"} < set(shown)
     for value in shown:
         tomllib.loads(f"value = {value}")
+
+
+def test_limits_are_shown_as_the_settings_have_them() -> None:
+    rows = [line.split(" | ") for line in settings_page().splitlines() if line.startswith("| `")]
+    limits = {(row[0].strip("| `"), row[3].strip()) for row in rows}
+    assert {
+        ("workers", "1 to 256, or `auto`"),
+        ("max_statement_bytes", "1024 or more"),
+        ("timeout_s", "above 0, to 86400"),
+        ("outage_s", "2 to 86400"),
+        ("secret", "16 or more characters"),
+        ("schema", "1 or more characters"),
+        ("data_set", "`^[!-~]{1,64}$`"),
+        ("mode", "`on`, `shadow`, `off`"),
+        ("max_staleness_ms", "0 to 86400000"),
+        ("url", ""),
+    } <= limits
 
 
 def test_what_the_documents_name_is_there() -> None:
