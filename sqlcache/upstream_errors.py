@@ -1,14 +1,15 @@
 """What MySQL does to the connections that sqlcache opens or has: counted by cause.
 
-Two of its refusals are for an operator of MySQL to end, and what is to be done is in the log.
+Two of its refusals are for an operator of MySQL to end, and what is to be done is in the log. Lines
+that each client would make are there once a minute.
 """
 
 import logging
-from time import monotonic
 from typing import Final
 
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.constants import ER_CON_COUNT_ERROR, ER_HOST_IS_BLOCKED
+from sqlcache.process.events import Seldom
 
 log = logging.getLogger(__name__)
 
@@ -26,21 +27,27 @@ class UpstreamErrors:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._said_at: dict[int, float] = {}
+        self._seldom = Seldom(_SAID_EVERY_S)
 
     def refused(self, code: int) -> None:
         """MySQL said no to a connection, with this error; not to a client's password or rights."""
         cause = str(code)
         known = cause in self._metrics.upstream_errors
         self._metrics.upstream_errors[cause if known else "other"] += 1
-        remedy, now = _REMEDIES.get(code), monotonic()
-        if remedy is not None and now - self._said_at.get(code, -_SAID_EVERY_S) >= _SAID_EVERY_S:
-            self._said_at[code] = now
+        remedy = _REMEDIES.get(code)
+        if remedy is not None and self._seldom.says(remedy):
             log.warning("MySQL refuses connections error=%d remedy=%s", code, remedy)
 
     def unreachable(self) -> None:
         """No connection could be opened, or none in time."""
         self._metrics.upstream_errors["unreachable"] += 1
+
+    def unreachable_for_client(self, error: OSError) -> None:
+        """The same, of a connection for a client."""
+        self.unreachable()
+        why = str(error) or "timeout"
+        if self._seldom.says(why):
+            log.warning("upstream not reached error=%s", why)
 
     def lost(self) -> None:
         """MySQL has ended a client's connection, or the network has."""

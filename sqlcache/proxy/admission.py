@@ -5,7 +5,7 @@ from typing import Final
 
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
-from sqlcache.mysql.constants import ER_CON_COUNT_ERROR
+from sqlcache.mysql.constants import CR_CONN_HOST_ERROR, ER_CON_COUNT_ERROR
 from sqlcache.process.seats import Seats
 
 log = logging.getLogger(__name__)
@@ -13,6 +13,7 @@ log = logging.getLogger(__name__)
 BROKE_OFF: Final = "broke off"
 OTHER: Final = "other"
 TIMEOUT: Final = "timeout"
+_NO_LOGIN: Final = (BROKE_OFF, str(CR_CONN_HOST_ERROR))
 
 
 class Admission:
@@ -64,11 +65,12 @@ class Admission:
 
     def failed(self, code: str, client: Channel, user: bytes | None) -> None:
         """A login failed, by MySQL's error `code` or one of the words above. It is counted and
-        logged; one that ended before it named a user, as a probe's does, only counted."""
+        logged. Only counted is one that ended before it named a user: as a probe's does, or any
+        while MySQL is away, of which the log tells elsewhere."""
         self._count(code)
         if code == TIMEOUT:
             self._metrics.limits_reached["login_timeout_s"] += 1
-        level = logging.DEBUG if user is None and code == BROKE_OFF else logging.INFO
+        level = logging.DEBUG if user is None and code in _NO_LOGIN else logging.INFO
         if log.isEnabledFor(level):
             name = "" if user is None else user.decode("utf-8", "replace")
             log.log(level, "login failed client=%s user=%s code=%s", client.address(), name, code)

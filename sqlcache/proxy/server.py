@@ -157,11 +157,9 @@ class Server:
     async def _serve(self, client: Channel) -> None:
         try:
             upstream = await self._upstream.connect(self._buffer_bytes)
-        except (OSError, TimeoutError) as error:
-            self._errors.unreachable()
+        except OSError as error:  # TimeoutError is one
+            self._errors.unreachable_for_client(error)
             self._admission.failed(str(CR_CONN_HOST_ERROR), client, None)
-            why = error or "timeout"
-            log.warning("upstream not reached error=%s", why, extra={"kind": "upstream"})
             client.write(err_packet(0, CR_CONN_HOST_ERROR, "sqlcache cannot reach MySQL"))
             client.close()
             return

@@ -261,14 +261,18 @@ def test_the_service_accounts_own_failed_login_is_counted(
     assert counted(relay, "logins_failed") == {}
 
 
-def test_a_server_that_is_away_is_counted(proxy: ProxyFactory) -> None:
+def test_a_server_that_is_away_is_counted_for_each_client_and_told_once(
+    proxy: ProxyFactory,
+) -> None:
     url = f"mysql://app@127.0.0.1:{free_port()}"
-    relay = proxy(SimpleNamespace(service_url=url), "memory")
+    relay = proxy(SimpleNamespace(service_url=url), "memory", log__format="json")
     before = counted(relay, "upstream_errors")
     assert set(before) == {"unreachable"}
-    assert log_in(relay, user="app") == 2003
-    assert counted(relay, "logins_failed") == {"2003": 1}
-    assert counted(relay, "upstream_errors")["unreachable"] > before["unreachable"]
+    assert [log_in(relay, user="app") for _ in range(3)] == [2003] * 3
+    assert counted(relay, "logins_failed") == {"2003": 3}
+    assert counted(relay, "upstream_errors")["unreachable"] >= before["unreachable"] + 3
+    assert relay.log_text().count("upstream not reached") == 1
+    assert failures(relay) == []
 
 
 def test_a_session_that_mysql_ends_is_counted_and_one_that_its_client_ends_is_not(
