@@ -22,6 +22,7 @@ from sqlcache.metrics import Metrics, declarations
 from sqlcache.rules import declared_of, policy_of
 from sqlcache.settings import RoutineSettings, RuleSettings, Settings
 from sqlcache.settings_sources import SHORT_NAMES, from_arguments, load
+from sqlcache.sql.policy import read_shape
 
 _TOML = re.compile(r"```toml\n(.*?)```", re.DOTALL)
 DOCS = Path(__file__).parents[1] / "docs"
@@ -233,6 +234,14 @@ def test_the_examples_of_settings_are_right(tmp_path: Path) -> None:
         settings = load(file, {}, flags if "[upstream]" not in example else {}).settings
         policy_of(settings)
         declared_of(settings)
+
+
+def test_explained_statements_are_in_the_form_that_explain_prints() -> None:
+    page = (DOCS / "caching-rules.md").read_text()
+    examples = re.findall(r'^\$ sqlcache explain "(.+)" .*\nstatement  (.+)$', page, re.MULTILINE)
+    assert len(examples) > 2, "else this shows nothing"
+    for statement, shown in examples:
+        assert read_shape(statement).decode() == shown
 
 
 def test_the_python_in_the_documents_is_python() -> None:
