@@ -260,9 +260,10 @@ def _ways_to_give(path: str) -> str:
 
 def _closest(path: str) -> str:
     number = re.search(r"\[.*\]", path)
-    found = difflib.get_close_matches(
-        path.replace(number[0], "") if number else path, _known(), n=1
-    )
+    plain = path.replace(number[0], "") if number else path
+    known = [each for each in _known() if (each.partition(".")[0] in LISTS) == bool(number)]
+    found = [each for each in known if each.endswith(f".{path}")]  # it lacks its section
+    found = found or difflib.get_close_matches(plain, known, n=1)
     if not found:
         return ""
     section, _, name = found[0].partition(".")

@@ -360,9 +360,16 @@ class TestRefusals:
             "porxy (sqlcache.toml): there is no such section; did you mean [proxy]?"
         ]
 
-    def test_a_setting_without_its_section_is_refused(self) -> None:
-        with pytest.raises(ConfigError, match=r"\nttl_s \(argument\): there is no such setting"):
-            from_arguments({"ttl_s": 600})
+    @pytest.mark.parametrize(
+        ("name", "meant"),
+        [("ttl_s", "cache.ttl_s"), ("mode", "cache.mode"), ("near_byte", "cache.near_bytes")],
+    )
+    def test_a_setting_without_its_section_is_refused(self, name: str, meant: str) -> None:
+        with pytest.raises(ConfigError) as refusal:
+            from_arguments({name: 600})
+        assert str(refusal.value).splitlines()[-1] == (
+            f"{name} (argument): there is no such setting; did you mean {meant}?"
+        )
 
     def test_an_unknown_variable_of_a_section_is_refused(self) -> None:
         assert refused(environment={"SQLCACHE_CACHE__TLL_S": "1"}) == [
