@@ -69,15 +69,17 @@ class HostPort:
     port: int
 
     @classmethod
-    def parse(cls, text: str) -> HostPort:
-        """Reads `host:port` or `[ipv6]:port`. Raises: ValueError."""
+    def parse(cls, text: str, usual: int = 3307) -> HostPort:
+        """Reads `host:port` or `[ipv6]:port`. Raises: ValueError, with `usual` in its examples."""
         host, colon, port = text.strip().rpartition(":")
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
         elif ":" in host:
-            raise ValueError("expected HOST:PORT, an IPv6 address in brackets, as in [::1]:3307")
+            raise ValueError(
+                f"expected HOST:PORT, an IPv6 address in brackets, as in [::1]:{usual}"
+            )
         if not colon or not host or re.search(r"[\s/@\[\]]", host):
-            raise ValueError("expected HOST:PORT, as in 127.0.0.1:3307")
+            raise ValueError(f"expected HOST:PORT, as in 127.0.0.1:{usual}")
         if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65_535:
             raise ValueError(f"expected a port from 0 to 65535 after the last colon, not {port!r}")
         if ":" not in host:
@@ -176,7 +178,10 @@ def _parse_nodes(value: object) -> object:
         if len(names) > 1:
             raise ValueError("memory is the store of one process and cannot stand beside nodes")
         return names
-    nodes = tuple(str(HostPort.parse(name)) for name in names)
+    addresses = [HostPort.parse(name, 11_211) for name in names]
+    if not all(each.port for each in addresses):
+        raise ValueError("expected the port that the node listens on, which is never 0")
+    nodes = tuple(map(str, addresses))
     if len(set(nodes)) < len(nodes):
         raise ValueError("expected every node once")
     return nodes

@@ -388,6 +388,18 @@ class TestRefusals:
             " or as url in section [upstream] of sqlcache.toml"
         ]
 
+    @pytest.mark.parametrize(
+        ("node", "expected"),
+        [
+            ("h", "expected HOST:PORT, as in 127.0.0.1:11211"),
+            ("::1:1", "expected HOST:PORT, an IPv6 address in brackets, as in [::1]:11211"),
+            ("h:0", "expected the port that the node listens on, which is never 0"),
+        ],
+    )
+    def test_a_node_that_nobody_could_reach_is_refused(self, node: str, expected: str) -> None:
+        (sentence,) = refused(memcached=["10.0.0.5:11211", node])
+        assert sentence.endswith(f"(--memcached): {expected}")
+
     def test_all_that_is_wrong_is_said_at_once(self) -> None:
         assert len(refused("[cache]\nttl_s = 0\nlease_wait_s = -1\n", workers=0)) == 3
 
