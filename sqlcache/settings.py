@@ -38,6 +38,7 @@ DAY_S: Final = 86_400
 LISTS: Final = ("rules", "routines")
 """Sections that may be given any number of times."""
 
+_MOST_CONNECTIONS: Final = 1_000_000
 _NEAR_BYTES: Final = 67_108_864
 _MEMORY_BYTES: Final = 268_435_456
 _LARGEST_ENTRY_SHARE: Final = 4
@@ -283,6 +284,7 @@ class ProxySettings(_Section):
     max_connections: int = Field(
         default=10_000,
         ge=1,
+        le=_MOST_CONNECTIONS,
         description="Clients at once, of all workers together; others get MySQL's error 1040. In"
         " each worker no more than half as many as it may open files (the hard limit of"
         " `ulimit -n`, less 200).",
@@ -290,6 +292,7 @@ class ProxySettings(_Section):
     max_connections_per_user: int = Field(
         default=0,
         ge=0,
+        le=_MOST_CONNECTIONS,
         description="Of these, sessions of one user, whatever host they come from; others get"
         " MySQL's error 1203 when MySQL has let them in. 0: no limit but that above.",
     )

@@ -304,6 +304,8 @@ def _expected(error: Mapping[str, Any]) -> str:
             return f"expected {limits['expected']}"
         case "int_parsing" | "int_type" | "int_from_float":
             return "expected a whole number"
+        case "int_parsing_size":
+            return "expected a whole number of fewer digits"
         case "float_parsing" | "float_type" | "finite_number":
             return "expected a number"
         case "bool_parsing" | "bool_type":

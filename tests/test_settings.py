@@ -413,6 +413,12 @@ class TestRefusals:
             ),
             ("[cache]\nttl_s = 2592001", "expected at most 2592000"),
             ("[cache]\nttl_s = 1.5", "expected a whole number"),
+            (
+                "[cache]\nttl_s = 1e99",
+                "cache.ttl_s = 1e+99 (sqlcache.toml): expected a whole number of fewer digits",
+            ),
+            (f"[proxy]\nmax_connections = {10**20}", "expected at most 1000000"),
+            (f"[proxy]\nmax_connections_per_user = {10**20}", "expected at most 1000000"),
             ("[cache]\nskip_unhit_stores = 'perhaps'", "expected true or false"),
             ("[cache]\nmode = 'dark'", "cache.mode = dark (sqlcache.toml): expected"),
             ("[cache]\nverify_percent = 101", "expected at most 100"),
