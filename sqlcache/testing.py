@@ -25,6 +25,7 @@ from pymysql.constants import FIELD_TYPE
 
 from sqlcache.api.cache import Cache
 from sqlcache.api.pool import LAST_TO_OPEN, Driver
+from sqlcache.api.transaction import Done
 from sqlcache.app import App
 from sqlcache.driver import aiomysql
 from sqlcache.errors import UpstreamError, UsageError
@@ -40,8 +41,10 @@ from sqlcache.sql.names import TableName
 from sqlcache.tls import UpstreamTls
 
 Rows = Sequence[Sequence[Any]]
+_Answer = tuple[Rows, Sequence[str]] | Done  # rows and columns, or what a write did
 
 _UNANSWERED: Final = 1105
+_NOTHING_DONE: Final = Done(0, 0)
 _CAPABILITIES: Final = int(
     Capability.LONG_PASSWORD
     | Capability.LONG_FLAG
@@ -113,7 +116,7 @@ class FakeMySQL:
     def __init__(self, database: str, tables: Iterable[str]) -> None:
         self.statements: list[str] = []
         """The statements it was sent, in order: what was answered from the cache is not there."""
-        self._answers: list[tuple[str, Rows | BaseException, Sequence[str]]] = []
+        self._answers: list[tuple[str, _Answer | BaseException]] = []
         names = [TableName(database, table) for table in tables]
         self._catalog = Catalog.of(
             Server(flavour="mysql", version=(8, 4, 0), lower_case_table_names=0),
@@ -123,21 +126,27 @@ class FakeMySQL:
     def answer(
         self,
         sql: str,
-        rows: Rows | BaseException,
+        rows: Rows | Done | BaseException,
         params: Any = None,
         *,
         columns: Sequence[str] | None = None,
     ) -> None:
-        """From now on, answers this statement with these rows, or fails with this error's text.
+        """From now on, answers this statement with these rows, has done this by it, or fails with
+        this error's text.
 
         `sql` and `params` are as the app gives them. `columns` are the columns' names, by default
-        the names between SELECT and FROM. Raises: UsageError where the parameters do not fit.
+        the names between SELECT and FROM. Raises: UsageError where parameters or rows do not fit.
         """
         try:
             statement = _bound(sql, params)
         except (TypeError, ValueError, KeyError) as error:
             raise UsageError(f"the parameters do not fit the statement: {error}") from error
-        self._answers.insert(0, (statement, rows, columns or _columns_in(sql)))
+        if isinstance(rows, Done | BaseException):
+            self._answers.insert(0, (statement, rows))
+            return
+        names = columns or _columns_in(sql)
+        _refuse_unlike_rows(rows, names)
+        self._answers.insert(0, (statement, (rows, names)))
 
     # What sqlcache asks of its own connection.
 
@@ -188,17 +197,17 @@ class FakeMySQL:
         finally:
             writer.close()
 
-    def _answer_to(self, statement: str) -> tuple[Rows, Sequence[str]] | None:
-        """Rows and columns; None where it is to be done and has no rows. Raises: LookupError."""
+    def _answer_to(self, statement: str) -> _Answer:
+        """Raises: LookupError."""
         self.statements.append(statement)
-        for answered, rows, columns in self._answers:
+        for answered, answer in self._answers:
             if answered == statement:
-                if isinstance(rows, BaseException):
-                    raise LookupError(str(rows))
-                return rows, columns
+                if isinstance(answer, BaseException):
+                    raise LookupError(str(answer))
+                return answer
         if _READS.match(statement):
             raise LookupError(f"FakeMySQL was told no answer to: {statement}")
-        return None
+        return Done(1, 0)
 
 
 def _bound(sql: str, params: Any) -> str:
@@ -209,6 +218,20 @@ def _bound(sql: str, params: Any) -> str:
     if isinstance(params, dict):
         return sql % {name: driver.escape(value) for name, value in params.items()}
     return sql % tuple(map(driver.escape, params))
+
+
+def _refuse_unlike_rows(rows: Any, columns: Sequence[str]) -> None:
+    if not _is_list(rows) or not all(map(_is_list, rows)):
+        raise UsageError("rows: expected a list of rows, as in [(1, 'soap')], Done or an exception")
+    if any(len(row) != len(columns) for row in rows):
+        raise UsageError(
+            f"rows: expected values for the columns {', '.join(columns)} in each; `columns=` gives"
+            " others"
+        )
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 def _columns_in(sql: str) -> Sequence[str]:
@@ -223,7 +246,7 @@ def _columns_in(sql: str) -> Sequence[str]:
 class _Session:
     def __init__(
         self,
-        answer_to: Callable[[str], tuple[Rows, Sequence[str]] | None],
+        answer_to: Callable[[str], _Answer],
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
@@ -262,8 +285,8 @@ class _Session:
         except LookupError as error:
             self._writer.write(err_packet(1, _UNANSWERED, str(error.args[0]), "HY000"))
             return
-        if answer is None:
-            self._writer.write(self._ok(1, changed=1))
+        if isinstance(answer, Done):
+            self._writer.write(self._ok(1, answer))
         else:
             self._writer.write(self._result_set(*answer))
 
@@ -276,8 +299,9 @@ class _Session:
             on = words[-1] not in ("0", "OFF")
             self._status = Status.AUTOCOMMIT if on else 0
 
-    def _ok(self, sequence: int, changed: int = 0) -> bytes:
-        return packet(sequence, struct.pack("<BBBHH", 0, changed, 0, self._status, 0))
+    def _ok(self, sequence: int, done: Done = _NOTHING_DONE) -> bytes:
+        numbers = b"".join(map(_number, done))
+        return packet(sequence, b"\0" + numbers + struct.pack("<HH", self._status, 0))
 
     def _result_set(self, rows: Rows, columns: Sequence[str]) -> bytes:
         eof = struct.pack("<BHH", 0xFE, 0, self._status)
@@ -337,7 +361,8 @@ def _time(value: datetime.timedelta) -> str:
 
 
 def _text(value: bytes) -> bytes:
-    size = len(value)
-    if size < 0xFB:
-        return bytes((size,)) + value
-    return b"\xfd" + size.to_bytes(3, "little") + value
+    return _number(len(value)) + value
+
+
+def _number(value: int) -> bytes:
+    return bytes((value,)) if value < 0xFB else b"\xfe" + value.to_bytes(8, "little")

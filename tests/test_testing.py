@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 from dataclasses import dataclass
+from typing import Any
 
 import aiomysql
 import pytest
@@ -94,6 +95,21 @@ async def test_parameters_that_do_not_fit_are_found_where_they_are_given() -> No
         for params in ((), (1, 2), 3):
             with pytest.raises(UsageError, match="do not fit"):
                 mysql.answer(READ, [], params)
+
+
+@pytest.mark.parametrize("rows", [1, None, "soap", [1, 2], ["ab"], [(1, "soap"), (2,)], [(1,) * 3]])
+async def test_so_are_rows_that_are_none_or_do_not_fit_the_columns(rows: Any) -> None:
+    async with without_servers(cache, tables=["product"]) as mysql:
+        with pytest.raises(UsageError, match="rows: expected"):
+            mysql.answer(READ, rows, (3,))
+
+
+async def test_a_write_did_what_it_was_told_with() -> None:
+    write = "INSERT INTO product (name) VALUES (%s)"
+    async with without_servers(cache) as mysql:
+        for done in (sqlcache.Done(1, 17), sqlcache.Done(300, 2**40), sqlcache.Done(0, 0)):
+            mysql.answer(write, done, ("soap",))
+            assert await cache.execute(write, ("soap",)) == done
 
 
 async def test_a_transaction_outlasts_the_end_of_one_in_it() -> None:
