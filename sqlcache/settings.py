@@ -506,10 +506,10 @@ class MemcachedSettings(_Section):
     )
     connect_timeout_s: Seconds = Field(
         default=1.0,
-        description="For a node's connection. A node that has nothing on it delays the start by so"
-        " long, and `reconnect_max_s`: until then another may not have reached it, and told it what"
-        " it knows. One that is back is used that much later: the sum is to be the same for all"
-        " processes.",
+        description="For a connection to a node. With `reconnect_max_s` it is how long a process"
+        " may take to find a node that is back. A start waits so long for a node that is empty, as"
+        " others may still have to tell it of their writes; a node that was away is used again so"
+        " much later. That sum is to be the same for all processes.",
     )
     reconnect_min_s: Seconds = Field(
         default=0.05, description="First pause before a node is tried again."
