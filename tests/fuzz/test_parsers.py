@@ -60,7 +60,10 @@ def test_memcacheds_values_are_what_it_sent_however_it_is_cut(
     assert [reply[1] for reply in found if reply[0] == b"VA"] == values
 
 
-_HEADS = [b"", b"SELECT ", b"SELECT a FROM t WHERE ", b"INSERT INTO t VALUES ", b"SET ", b"WITH "]
+_HEADS = [
+    *(b"", b"SELECT ", b"SELECT a FROM t ", b"SELECT a FROM t WHERE ", b"INSERT INTO t VALUES "),
+    *(b"SET ", b"WITH "),
+]
 _REPEATED = [
     *(b"'", b"`", b"/*", b"(", b"@@a.", b"--", b"\\", b"\\'", b"a.", b"a.`", b"1e", b"$", b",1"),
     *(b"(1),", b"/*!*/", b"@'a' ", b"a=1,", b"JOIN t ", b"a,t ", b"CASE ", b"NOT ", b"EXPLAIN "),
