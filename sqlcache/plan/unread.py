@@ -2,11 +2,18 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 from sqlcache.sql.names import TableName
 
 _WORD = re.compile(rb"[0-9a-z_$\x80-\xff]+")
-_VERSIONED = re.compile(rb"/\*m?!")  # a number may stand right before a word
+_VERSIONED = re.compile(rb"/\*m?!([0-9]{5}[0-9a-z_$\x80-\xff]+)")
+"""A version of five digits, or six, right before a word."""
+
+_QUOTES = re.compile(rb"[`\"]+")
+"""What stands around a name in code that is no word; one within it is doubled, or is the other."""
+
+_REMEMBERED_TEXTS = 4096
 
 
 class _Group:
@@ -23,18 +30,17 @@ class _Group:
 class Unread:
     """The names of those tables.
 
-    All costs as much as the names or texts that are given, however many there are already; but for
-    names that are no words, and texts with versioned comments.
+    All costs as much as the names or texts that are given, however many there are already.
     """
 
-    __slots__ = ("_groups", "_odd", "_redefinitions", "_since", "_words")
+    __slots__ = ("_groups", "_met", "_places", "_redefinitions", "_since")
 
     def __init__(self) -> None:
         self._groups: dict[TableName, _Group] = {}  # of all that are named in one
         self._since: dict[TableName, int] = {}  # by which redefinition each is unread
         self._redefinitions = 0
-        self._words: dict[bytes, set[TableName]] = {}  # those that are a word, by it
-        self._odd: set[TableName] = set()  # the others
+        self._places: dict[bytes, set[TableName]] = {}  # by what code that names them has in it
+        self._met = lru_cache(_REMEMBERED_TEXTS)(self._met_in)
 
     def __len__(self) -> int:
         return len(self._since)
@@ -67,12 +73,9 @@ class Unread:
         self._redefinitions += 1
         for name in names:
             if name not in self._since:
-                self._place_of(name).add(name)
+                self._places.setdefault(_place_of(name), set()).add(name)
+                self._met.cache_clear()
             self._since[name] = self._redefinitions
-
-    def _place_of(self, name: TableName) -> set[TableName]:
-        word = _lower(name)
-        return self._words.setdefault(word, set()) if _WORD.fullmatch(word) else self._odd
 
     def led_to(self, tables: Iterable[TableName]) -> frozenset[TableName]:
         """Which of them were named with any of these tables, or are these."""
@@ -81,15 +84,14 @@ class Unread:
 
     def named_in(self, code: Iterable[bytes]) -> frozenset[TableName]:
         """Which of them some texts of triggers and views may name, in whatever schema."""
-        met: set[TableName] = set()
-        for text in map(_folded, code):
-            if _VERSIONED.search(text):
-                met.update(name for name in self._since if _lower(name) in text)
-                continue
-            met.update(name for name in self._odd if _lower(name) in text)
-            for word in self._words.keys() & set(_WORD.findall(text)):
-                met |= self._words[word]
-        return frozenset(met)
+        return frozenset().union(*map(self._met, code))
+
+    def _met_in(self, text: bytes) -> frozenset[TableName]:
+        text = _folded(text)
+        places = {*_WORD.findall(text), *_QUOTES.split(text), b""}
+        for word in _VERSIONED.findall(text):
+            places |= {word[5:], word[6:]}
+        return frozenset().union(*(self._places[each] for each in self._places.keys() & places))
 
     def by_now(self) -> Mapping[TableName, int]:
         """What to `forget` when all that is begun to be read now has been."""
@@ -101,10 +103,11 @@ class Unread:
             if self._since.get(name) != redefinition:
                 continue
             del self._since[name]
-            place = self._place_of(name)
-            place.discard(name)
-            if not place:
-                self._words.pop(_lower(name), None)
+            self._met.cache_clear()
+            place = _place_of(name)
+            self._places[place].discard(name)
+            if not self._places[place]:
+                del self._places[place]
             group = self._groups[name]
             group.unread.discard(name)
             if not group.unread:
@@ -112,8 +115,9 @@ class Unread:
                     del self._groups[each]
 
 
-def _lower(name: TableName) -> bytes:
-    return _folded(name.name.encode("utf-8", "surrogateescape"))
+def _place_of(name: TableName) -> bytes:
+    """The name; or of one with quotes in it the most that is between them."""
+    return max(_QUOTES.split(_folded(name.name.encode("utf-8", "surrogateescape"))), key=len)
 
 
 def _folded(text: bytes) -> bytes:

@@ -1,7 +1,11 @@
 """Tables that were redefined and not read since: which of them a statement may lead to."""
 
 import random
+from itertools import count
 
+import pytest
+
+from sqlcache.plan import unread as unread_tables
 from sqlcache.plan.unread import Unread
 from sqlcache.sql.names import TableName
 from tests.costs import a_moment, costs_at_most
@@ -49,7 +53,7 @@ def test_what_was_redefined_while_it_was_read_is_unread() -> None:
 
 def test_what_code_names_is_found() -> None:
     unread = Unread()
-    unread.redefine(names("Orders", "a b", "tü", "1st"))
+    unread.redefine(names("Orders", "a b", "tü", "1st", "x`yz", '"d-e', "``"))
     for code, found in (
         (b"select `S`.`orders`.`a` from `s`.`orders`", {"Orders"}),
         (b"INSERT INTO ORDERS(a)VALUES(1)", {"Orders"}),
@@ -58,22 +62,65 @@ def test_what_code_names_is_found() -> None:
         (b"insert into/*!50001orders*/values (1)", {"Orders"}),
         (b"delete from/*M!orders*/", {"Orders"}),
         ("update TÜ set a = 1".encode(), {"tü"}),
+        (b"insert into/*!500011st*/values (1)", {"1st"}),
+        (b"insert into/*!050000orders*/values (1)", {"Orders"}),
         (b"select 1 from `a b`", {"a b"}),
+        (b"select 1 from/*!50001`A b`*/", {"a b"}),
+        (b'select 1 from s."A b"', {"a b"}),
+        (b"select `is a b`, a b", set()),
+        (b"select 1 from `x``yz`", {"x`yz"}),
+        (b'select 1 from "x`yz"', {"x`yz"}),
+        (b'select 1 from `"D-E`', {'"d-e'}),
+        (b'select 1 from """d-e"', {'"d-e'}),
         ("select 1 from tü".encode(), {"tü"}),
     ):
-        assert unread.named_in([code]) == names(*found), code
-    assert unread.named_in([b"orders", b"1st"]) == names("Orders", "1st")
+        assert unread.named_in([code]) == names("``", *found), code
+    assert unread.named_in([b"orders", b"1st"]) == names("``", "Orders", "1st")
     unread.redefine(names("Orders"))
     unread.forget({n: when for n, when in unread.by_now().items() if n.name != "1st"})
     assert unread.named_in([b"orders, `a b`, 1st /*! orders */"]) == names("1st")
 
 
-def test_to_look_for_thousands_of_names_in_code_costs_no_more_than_the_code() -> None:
+CODE = [
+    b"/*!50001 select*/ `s`.`t`.`a` AS `a` from `s`.`t` where `s`.`t`.`b` = %d " % each * 20
+    for each in range(20)
+]
+
+
+@pytest.mark.parametrize("name", ["table_{}", "table {}"])
+def test_to_look_for_thousands_of_names_in_code_costs_no_more_than_the_code(name: str) -> None:
     few, many = Unread(), Unread()
-    for unread, count in ((few, 10), (many, 10_000)):
-        unread.redefine(names(*(f"table_{each}" for each in range(count))))
-    code = [b"select `s`.`t`.`a` AS `a` from `s`.`t` where `s`.`t`.`b` = 1 " * 20] * 20
-    assert costs_at_most(5, lambda: many.named_in(code), lambda: few.named_in(code))
+    for unread, number in ((few, 10), (many, 10_000)):
+        unread.redefine(names(*map(name.format, range(number))))
+    others = (names(f"other_{each}") for each in count())
+
+    def look_in(unread: Unread) -> None:
+        unread.redefine(next(others))  # else what was found is remembered
+        assert not unread.named_in(CODE)
+
+    assert costs_at_most(5, lambda: look_in(many), lambda: look_in(few))
+
+
+def test_code_is_gone_through_once_while_nothing_else_is_unread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[bytes] = []
+    folded = unread_tables._folded
+
+    def reading(text: bytes) -> bytes:
+        read.append(text)
+        return folded(text)
+
+    monkeypatch.setattr(unread_tables, "_folded", reading)
+    unread = Unread()
+    unread.redefine(names("t"))
+    read.clear()
+    assert unread.named_in(CODE) == unread.named_in(CODE) == names("t")
+    assert read == CODE
+    unread.redefine(names("a"))
+    assert unread.named_in(CODE) == names("a", "t")
+    unread.forget(unread.by_now())
+    assert not unread.named_in(CODE)
 
 
 def test_whatever_happens_what_was_named_together_is_found() -> None:
