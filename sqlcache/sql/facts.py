@@ -68,6 +68,8 @@ class View:
 
     name: TableName
     body: bytes | None
+    words: frozenset[bytes] = frozenset()
+    """Which of those are in its body that matter; see `routines.watched_words`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +203,8 @@ class Trigger:
     name: str = ""
     leaves: bool = False
     """Whether it may leave something in its session; see `routines.leaves_something`."""
+    words: frozenset[bytes] = frozenset()
+    """Which of those are in its body that matter; see `routines.watched_words`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +223,8 @@ class StoredRoutine:
     """Whether it may change more than rows; see `routines.is_unruly`."""
     leaves: bool = False
     """Whether it may leave something in its session; see `routines.leaves_something`."""
+    words: frozenset[bytes] = frozenset()
+    """Which of those are in its body that matter; see `routines.watched_words`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,16 @@ _TELLING = word_set(
     "PREPARE EXECUTE NAMES CHARSET ROLE TRANSACTION GLOBAL PERSIST CREATE ALTER DROP RENAME",
     "GRANT REVOKE FLUSH INSTALL UNINSTALL XA BINLOG",
 )
+_WATCHED = re.compile(
+    rb"\b(?:FOUND_ROWS|ROW_COUNT|PREPARE|EXECUTE|MYSQL_ERRNO|AGAINST|sys|GET_LOCK)\b", re.IGNORECASE
+)
+LOOKING_BACK = frozenset((b"FOUND_ROWS", b"ROW_COUNT"))
+"""What tells of the statement before."""
+FEIGNING_ERRORS = frozenset((b"PREPARE", b"EXECUTE", b"MYSQL_ERRNO", b"AGAINST", b"SYS"))
+"""What may raise ER_PARSE_ERROR amid a statement; InnoDB's full-text search does."""
+LOCKING = frozenset((b"GET_LOCK",))
+"""All that views may leave behind themselves."""
+WATCHED = LOOKING_BACK | FEIGNING_ERRORS | LOCKING
 _BEFORE_SETTINGS = frozenset((b"SET", b","))
 _CHARACTER = frozenset(("CHARACTER", "CHAR"))
 _LEAVING = re.compile(rb"@|\b(?:SET|GET_LOCK|HANDLER|LOCK|BACKUP)\b", re.IGNORECASE)
@@ -130,6 +140,11 @@ def leaves_something(body: bytes | None, sql_mode: str) -> bool:
         if lasts or (token.word == "LOCK" and behind.word != "IN"):
             return True
     return _sets_others(tokens)
+
+
+def watched_words(body: bytes | None) -> frozenset[bytes]:
+    """Which of the `WATCHED` words are in a body; None is one that may not be seen."""
+    return WATCHED if body is None else frozenset(map(bytes.upper, _WATCHED.findall(body)))
 
 
 def _is_named(token: Token, name: str) -> bool:

@@ -16,6 +16,7 @@ from sqlcache.sql.catalog.server import Incarnation
 from sqlcache.sql.catalog.stored import Stored
 from sqlcache.sql.facts import BaseTable, Facts, StoredRoutine
 from sqlcache.sql.names import TableName
+from sqlcache.sql.routines import watched_words
 from tests.proxy.fill_memory import GLOBALS, Tables, planner_and_session
 
 States = dict[Tag, TagState]
@@ -96,9 +97,8 @@ async def test_a_catalog_that_is_read_amid_a_look_at_the_tags_says_nothing_of_be
 ) -> None:
     """Code that says that a statement cannot be read may have run by then."""
     plain_states = Engine.states
-    routine = StoredRoutine(
-        TableName("s", "p"), False, b"SIGNAL SQLSTATE '42000' SET MYSQL_ERRNO = 1064"
-    )
+    body = b"SIGNAL SQLSTATE '42000' SET MYSQL_ERRNO = 1064"
+    routine = StoredRoutine(TableName("s", "p"), False, body, words=watched_words(body))
     async with planner_and_session() as (planner, _):
         keeper, known = planner.keeper, planner.keeper.catalog
         assert known is not None

@@ -21,7 +21,7 @@ from sqlcache.sql.facts import (
     VirtualColumn,
 )
 from sqlcache.sql.names import TableName, TableRef
-from sqlcache.sql.routines import Routine
+from sqlcache.sql.routines import Routine, watched_words
 from sqlcache.sql.statement import ADDS, ANYTHING, DELETES, Changes
 
 
@@ -40,11 +40,11 @@ def computed(*expressions: bytes) -> BaseTable:
 
 
 def view(name: str, body: str) -> View:
-    return View(app(name), body.encode())
+    return View(app(name), body.encode(), watched_words(body.encode()))
 
 
 def trigger(table: str, body: str, sql_mode: str = "") -> Trigger:
-    return Trigger(app(table), body.encode(), sql_mode)
+    return Trigger(app(table), body.encode(), sql_mode, words=watched_words(body.encode()))
 
 
 def cascade(parent: str, child: str, **rest: Any) -> Cascade:
@@ -634,6 +634,7 @@ class TestTransactions:
 
 
 def procedure(name: str, body: str, schema: str = "app", **rest: Any) -> StoredRoutine:
+    rest["words"] = watched_words(body.encode())
     return StoredRoutine(TableName(schema, name), is_function=False, body=body.encode(), **rest)
 
 
@@ -703,6 +704,25 @@ def test_code_that_raises_errors_as_it_likes_is_known(body: str) -> None:
     assert catalog(routines=[procedure("p", body)]).code.may_feign_errors
     assert catalog(triggers=[trigger("t", body)]).code.may_feign_errors
     assert not catalog(routines=[procedure("p", "UPDATE t SET v = 1")]).code.may_feign_errors
+    assert catalog([View(app("v"), None)]).code.may_feign_errors
+
+
+def test_what_asks_for_the_statement_before_is_known() -> None:
+    known = catalog(
+        [*innodb("t", "u"), view("v", "select found_rows() AS `a`"), View(app("hidden"), None)],
+        triggers=[trigger("t", "SET @a = ROW_COUNT()")],
+    ).code
+    assert known.looks_back([app("v")], ()) == {b"FOUND_ROWS"}
+    assert known.looks_back([app("hidden")], ()) == {b"FOUND_ROWS", b"ROW_COUNT"}
+    assert known.looks_back([app("u")], [app("t")]) == {b"ROW_COUNT"}
+    assert not known.looks_back([app("t")], [app("u")])
+
+
+def test_a_view_that_locks_leaves_something() -> None:
+    relations = [view("v", "select get_lock('a',1) AS `a`"), view("w", "select 1 AS `get_locks`")]
+    known = catalog([*relations, View(app("hidden"), None)]).code
+    leaves = [known.may_leave_something([app(name)], ()) for name in ("v", "w", "hidden")]
+    assert leaves == [True, False, True]
 
 
 class TestSnapshots:

@@ -198,6 +198,26 @@ def test_what_code_does_is_found_out_once_for_all_statements(
     assert costs_at_most(4, lambda: ask_often(much), lambda: ask_often(little))
 
 
+def test_a_definition_costs_nothing_by_the_length_of_code_elsewhere() -> None:
+    """Each makes another catalog, which is asked anew what all there is may do."""
+
+    def known(long: int) -> Catalog:
+        bodies = (b"select `s`.`t0`.`a` AS `a%d` from `s`.`t0`" % each * long for each in range(50))
+        relations = [View(named("v", each), body) for each, body in enumerate(bodies)]
+        return Catalog.of(SERVER, Facts([*tables(3), *relations]))
+
+    def define(known: Catalog) -> None:
+        for each in range(20):
+            name = named("new", each)
+            other = known.renewed([name], (), Facts([BaseTable(name, "InnoDB")])).code
+            assert not other.looks_back([named("t", 1)], [name])
+            assert not other.may_leave_something([named("v", 1)], [name])
+            assert not other.may_feign_errors
+
+    short, long = known(1), known(100)
+    assert costs_at_most(3, lambda: define(long), lambda: define(short))
+
+
 def test_what_is_remembered_of_what_writes_reach_is_bounded() -> None:
     many = 1_000
     ring = [key(each, (each + 1) % many) for each in range(many)]

@@ -643,6 +643,24 @@ async def test_bodies_are_judged_once_and_not_all_in_one_turn(
     assert len(judged) == before
 
 
+async def test_the_words_of_bodies_that_matter_are_known(
+    service: aiomysql.Connection, upstream: PrivateSqlServer, schema: str
+) -> None:
+    asks = "SELECT FOUND_ROWS() AS a"
+    upstream.sql(f"CREATE TABLE {schema}.t (id INT)")
+    upstream.sql(f"CREATE VIEW {schema}.v AS {asks}")
+    upstream.sql(f"CREATE PROCEDURE {schema}.p() {asks}")
+    upstream.sql(
+        f"CREATE TRIGGER {schema}.g BEFORE INSERT ON {schema}.t FOR EACH ROW SET @a = ROW_COUNT()"
+    )
+    known = await load_catalog(service)
+    (view,) = known.definitions.views_among(named(schema, "t", "v"))
+    (trigger,) = known.definitions.triggers_on(named(schema, "t"))
+    (procedure,) = (each for each in known.stored.routines.values() if each.name.schema == schema)
+    assert view.words == procedure.words == {b"FOUND_ROWS"}
+    assert trigger.words == {b"ROW_COUNT"}
+
+
 async def test_of_many_tables_not_all_are_gone_through_in_one_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

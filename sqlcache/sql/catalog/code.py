@@ -4,6 +4,7 @@ views call, and what triggers do."""
 import re
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from sqlcache.sql.catalog.bodies import Bodies
@@ -12,23 +13,15 @@ from sqlcache.sql.catalog.reads import Reads
 from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS
 from sqlcache.sql.catalog.stored import NO_ROUTINE, Stored
 from sqlcache.sql.catalog.writes import Writes
-from sqlcache.sql.facts import StoredRoutine
+from sqlcache.sql.facts import StoredRoutine, Trigger, View
 from sqlcache.sql.names import TableName, TableRef
+from sqlcache.sql.routines import FEIGNING_ERRORS, LOCKING, LOOKING_BACK, WATCHED, watched_words
 
 _MADE_WHEN_READ = SYSTEM_SCHEMAS - {"mysql"}
 """Those of them whose rows the server makes amid a statement, and only then looks at some of the
 rights on them; and whose views call functions."""
 
-_FEIGNS_ERRORS = re.compile(rb"\b(?:PREPARE|EXECUTE|MYSQL_ERRNO|AGAINST|sys)\b", re.IGNORECASE)
-"""What may raise ER_PARSE_ERROR amid a statement; InnoDB's full-text search does."""
-
 _CALLS = re.compile(r"\bCALL\b", re.IGNORECASE)
-
-_LOOKS_BACK = re.compile(rb"\b(FOUND_ROWS|ROW_COUNT)\b", re.IGNORECASE)
-"""What tells of the statement before; code may ask as well."""
-
-_LOCKS = b"get_lock"
-"""All that views may leave behind themselves."""
 
 _MOST_REACHES = 512
 """Of what different calls may write, which may be every table there is."""
@@ -78,7 +71,6 @@ class Code:
         # A text may have a thousand statements that run the same code.
         self._reached = lru_cache(_MOST_REACHES)(self._reach)
         self._loads_any = lru_cache(MAX_REMEMBERED)(self._may_load_any)
-        self._asks_for = lru_cache(MAX_REMEMBERED)(_looks_back)
         self._unruly_fired = lru_cache(_MOST_FIRED)(self._fires_unruly)
 
     def reach(
@@ -139,7 +131,7 @@ class Code:
         if reach is None or used is None or routine is None or routine.body is None:
             return None
         # It is told of one that does not exist, too.
-        tells = bool(used.routines) or may_feign_errors(routine.body)
+        tells = bool(used.routines) or not FEIGNING_ERRORS.isdisjoint(routine.words)
         if tells or self.is_run_by(reach.tables, reach.tables):
             return None
         return reach
@@ -215,36 +207,30 @@ class Code:
     @cached_property
     def may_feign_errors(self) -> bool:
         """Whether some code may say amid its work that a statement cannot be read."""
-        bodies = self._all_bodies
-        unseen = not self._server.triggers_visible or None in bodies
-        return unseen or any(may_feign_errors(body) for body in bodies if body is not None)
-
-    @property
-    def _all_bodies(self) -> list[bytes | None]:
-        """Those of all routines, triggers and views; None for one that may not be seen."""
-        definitions = self._definitions
-        triggers = [trigger.body for trigger in definitions.triggers_on(None)]
-        return [*self._stored.bodies, *triggers, *definitions.views_bodies(definitions.relations)]
+        unseen = not self._server.triggers_visible
+        return unseen or not FEIGNING_ERRORS.isdisjoint(self._all_words)
 
     @cached_property
-    def _some_looks_back(self) -> bool:
-        return any(map(_looks_back, self._all_bodies))
+    def _all_words(self) -> frozenset[bytes]:
+        """Those that matter of all routines, triggers and views."""
+        definitions = self._definitions
+        views = definitions.views_among(definitions.relations)
+        return _words(self._stored.routines.values(), definitions.triggers_on(None), views)
 
     def looks_back(
         self, reads: Iterable[TableName], writes: Iterable[TableName]
     ) -> frozenset[bytes]:
         """Which of FOUND_ROWS and ROW_COUNT a statement may ask by the code it runs: by views that
         it reads, and what its writes fire."""
-        if not self._some_looks_back:
+        if LOOKING_BACK.isdisjoint(self._all_words):
             return frozenset()
         written = frozenset(writes)
         read = self._reads.closure(written.union(reads))
         reached = self._writes.closure(written)
-        bodies = self._definitions.views_bodies(read.views)
-        bodies += [trigger.body for trigger in self._definitions.triggers_on(reached)]
-        if reached is None or read.may_write:  # it may call any
-            bodies += self._stored.bodies
-        return frozenset[bytes]().union(*map(self._asks_for, bodies))
+        calls = reached is None or read.may_write  # any, it may be
+        routines = self._stored.routines.values() if calls else ()
+        views = self._definitions.views_among(read.views)
+        return LOOKING_BACK & _words(views, self._definitions.triggers_on(reached), routines)
 
     def may_leave_something(self, reads: Iterable[TableName], writes: Iterable[TableName]) -> bool:
         """Whether what a statement runs by that may leave something, see
@@ -253,8 +239,7 @@ class Code:
         if not self._server.triggers_visible:
             return bool(written)
         read = self._reads.closure(written.union(reads))
-        views = self._definitions.views_bodies(read.views)
-        if any(body is None or _LOCKS in body.lower() for body in views):
+        if not LOCKING.isdisjoint(_words(self._definitions.views_among(read.views))):
             return True
         if not self._some_leaves:
             return False
@@ -313,10 +298,10 @@ def _in_texts(name: str) -> str:
 
 def may_feign_errors(text: bytes) -> bool:
     """Whether what a text runs may say amid its work that a statement cannot be read."""
-    return _FEIGNS_ERRORS.search(text) is not None
+    return not FEIGNING_ERRORS.isdisjoint(watched_words(text))
 
 
-def _looks_back(body: bytes | None) -> frozenset[bytes]:
-    if body is None:
-        return frozenset((b"FOUND_ROWS", b"ROW_COUNT"))
-    return frozenset(map(bytes.upper, _LOOKS_BACK.findall(body)))
+def _words(*code: Iterable[View | Trigger | StoredRoutine]) -> frozenset[bytes]:
+    """Which words that matter may be in some of these; one may not be seen."""
+    words = (WATCHED if each.body is None else each.words for each in chain(*code))
+    return frozenset[bytes]().union(*words)

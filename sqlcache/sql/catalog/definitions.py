@@ -180,16 +180,16 @@ class Definitions:
             return chain.from_iterable(self.triggers.values())
         return chain.from_iterable(self.triggers.get(table, ()) for table in tables)
 
-    def views_bodies(self, names: Iterable[TableName]) -> list[bytes | None]:
-        """Those of the views among these; None for one that may not be seen."""
+    def views_among(self, names: Iterable[TableName]) -> list[View]:
+        """Those of these that are views."""
         relations = (self.relations.get(name) for name in names)
-        return [each.body for each in relations if isinstance(each, View)]
+        return [each for each in relations if isinstance(each, View)]
 
     def code_on(self, tables: Iterable[TableName]) -> list[bytes]:
         """The texts of what there is on these tables: the bodies of triggers, and of views."""
         among = frozenset(tables)
         texts = [trigger.body for trigger in self.triggers_on(among)]
-        return texts + [body for body in self.views_bodies(among) if body]
+        return texts + [view.body for view in self.views_among(among) if view.body]
 
 
 def _add(known: dict[TableName, frozenset[T]], more: Mapping[TableName, Set[T]]) -> None:

@@ -48,11 +48,6 @@ class Stored:
         """Those that have routines in them."""
         return frozenset(schema for _, schema, _ in self.routines)
 
-    @property
-    def bodies(self) -> list[bytes | None]:
-        """None for one that may not be seen."""
-        return [each.body for each in self.routines.values()]
-
     def find(
         self, path: tuple[str, ...], schema: str, *, is_function: bool
     ) -> StoredRoutine | None:

@@ -13,7 +13,7 @@ from sqlcache.sql.catalog_loader.rows import in_turns, made_of, name_of, text_of
 from sqlcache.sql.catalog_loader.selection import LEADING_SCHEMA, OF_PEOPLE, USER_SCHEMA, Selection
 from sqlcache.sql.catalog_loader.written import Code, as_written
 from sqlcache.sql.facts import Scope, StoredRoutine, Trigger
-from sqlcache.sql.routines import is_unruly, leaves_something
+from sqlcache.sql.routines import WATCHED, is_unruly, leaves_something, watched_words
 from sqlcache.sql.shaping import GLOBALS_THAT_SHAPE_ANSWERS
 
 _JUDGED_AT_ONCE_BYTES = 4_096  # a few milliseconds
@@ -54,13 +54,14 @@ async def load_triggers(
         for schema, _, body, mode, name, altered, settled in rows
     ]
     code = told if flavour == "mariadb" else await as_written(connection, told)
-    judged = await _judged_all(code)
+    judged = await judged_all(code)
     return [
         Trigger(
             *(name_of(schema, table), each.body or _ANYTHING + body, each.sql_mode),
             unruly=judgement.unruly,
             name=each.name.name,
             leaves=judgement.leaves,
+            words=judgement.words,
         )
         for (schema, table, body, *_), each, judgement in zip(rows, code, judged, strict=True)
     ]
@@ -78,7 +79,7 @@ async def load_routines(
         for name, kind, body, mode, schema, altered, settled in rows
     ]
     code = told if flavour == "mariadb" else await as_written(connection, told)
-    judged = await _judged_all(code)
+    judged = await judged_all(code)
     unruly = not visible or any(each.unruly for each in judged)
     functions = await rows_of(connection, _LOADABLE_FUNCTIONS) if visible else []
     loadable = [text_of(name) for (name,) in functions]
@@ -89,6 +90,7 @@ async def load_routines(
             *(each.name, each.kind == "FUNCTION", each.body, each.sql_mode),
             unruly=judgement.unruly,
             leaves=judgement.leaves,
+            words=judgement.words,
         )
         for each, judgement in zip(code, judged, strict=True)
         if each.kind in ("FUNCTION", "PROCEDURE")
@@ -98,30 +100,33 @@ async def load_routines(
 
 
 class _Judgement(NamedTuple):
-    """Of a body: see `routines.is_unruly`, `routines.leaves_something`."""
+    """Of a body: see `routines.is_unruly`, `routines.leaves_something`, `routines.watched_words`;
+    a view's is not unruly, and what it leaves is a matter of its words."""
 
     unruly: bool
     leaves: bool
+    words: frozenset[bytes]
 
 
-_UNSEEN = _Judgement(True, True)
+_UNSEEN = _Judgement(True, True, WATCHED)
 _judged: dict[bytes, _Judgement] = {}
 
 
-async def _judged_all(code: Iterable[Code]) -> list[_Judgement]:
-    """Whether these may change more than rows. That of one whose body was read before is
-    remembered: there may be thousands, and they are read again and again."""
+async def judged_all(code: Iterable[Code]) -> list[_Judgement]:
+    """What these may do. That of one whose body was read before is remembered: there may be
+    thousands, and they are read again and again."""
     found = []
     judged_bytes = 0
-    async for _, _, body, mode, *_ in in_turns(code):
-        mark = blake2b(b"%b\0%b" % (mode.encode(), body or b""), digest_size=16).digest()
+    async for kind, _, body, mode, *_ in in_turns(code):
+        way = f"{kind == 'VIEW'} {mode}".encode()
+        mark = blake2b(b"%b\0%b" % (way, body or b""), digest_size=16).digest()
         judgement = _UNSEEN if body is None else _judged.get(mark)
         if judgement is None and body is not None:
             if judged_bytes > _JUDGED_AT_ONCE_BYTES:
                 judged_bytes = 0
                 await asyncio.sleep(0)
             judged_bytes += len(body)
-            judgement = await made_of(body, partial(_judge, mode))
+            judgement = await made_of(body, partial(_judge, kind, mode))
             if len(_judged) >= _MOST_JUDGED:
                 _judged.clear()
             _judged[mark] = judgement
@@ -129,6 +134,9 @@ async def _judged_all(code: Iterable[Code]) -> list[_Judgement]:
     return found
 
 
-def _judge(sql_mode: str, body: bytes) -> _Judgement:
+def _judge(kind: str, sql_mode: str, body: bytes) -> _Judgement:
+    words = watched_words(body)
+    if kind == "VIEW":
+        return _Judgement(False, False, words)
     unruly = is_unruly(body, sql_mode, GLOBALS_THAT_SHAPE_ANSWERS.keys())
-    return _Judgement(unruly, unruly or leaves_something(body, sql_mode))
+    return _Judgement(unruly, unruly or leaves_something(body, sql_mode), words)

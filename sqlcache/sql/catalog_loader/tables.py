@@ -7,8 +7,10 @@ from typing import Any
 from sqlcache.driver import aiomysql
 from sqlcache.service.opening import Row, rows_of
 from sqlcache.sql.catalog.server import OPEN_SCHEMAS, Flavour
+from sqlcache.sql.catalog_loader.code import judged_all
 from sqlcache.sql.catalog_loader.rows import in_turns, is_computed, name_of, text_of
 from sqlcache.sql.catalog_loader.selection import FEW_TABLES, OF_PEOPLE, Selection
+from sqlcache.sql.catalog_loader.written import Code
 from sqlcache.sql.facts import (
     BaseTable,
     Cascade,
@@ -86,20 +88,16 @@ async def _relations(
     set_along: Mapping[TableName, Iterable[str]],
     scope: Scope,
 ) -> list[Relation]:
-    bodies = {
-        name_of(schema, name): body or None
-        async for schema, name, body in in_turns(await rows_of(connection, _VIEWS.within(scope)))
-    }
+    views = await _views(await rows_of(connection, _VIEWS.within(scope)))
     relations: list[Relation] = []
     if scope.everywhere:
-        of_people = await rows_of(connection, _VIEWS_OF_PEOPLE)
-        relations += [View(name_of(*row[:2]), row[2] or None) for row in of_people]
+        relations += (await _views(await rows_of(connection, _VIEWS_OF_PEOPLE))).values()
     rows = await rows_of(connection, _TABLES.within(scope))
     async for schema, table, kind, engine in in_turns(rows):
         name = name_of(schema, table)
         match text_of(kind):
             case "VIEW":
-                relations.append(View(name, bodies.get(name)))
+                relations.append(views.get(name) or View(name, None))
             case "SEQUENCE":
                 relations.append(Sequence(name))
             case "BASE TABLE" | "SYSTEM VERSIONED":
@@ -112,6 +110,18 @@ async def _relations(
                     )
                 )
     return relations
+
+
+async def _views(rows: Iterable[Row]) -> dict[TableName, View]:
+    code = [
+        Code("VIEW", name_of(schema, name), body or None, "", "", True)
+        async for schema, name, body in in_turns(rows)
+    ]
+    judged = await judged_all(code)
+    return {
+        each.name: View(each.name, each.body, judgement.words)
+        for each, judgement in zip(code, judged, strict=True)
+    }
 
 
 async def _virtual_columns(

@@ -36,8 +36,8 @@ _BEFORE_QUOTES = re.compile(rb"""[^'"`\\]*""")
 
 
 class Code(NamedTuple):
-    """A trigger, procedure or function: `body` is its statement, to be read under `sql_mode`, or
-    None. `altered` is when it last was, and `settled` whether that is a while ago: from then on
+    """A trigger, procedure, function or view: `body` is its statement, to be read under `sql_mode`,
+    or None. `altered` is when it last was, and `settled` whether that is a while ago: from then on
     another time tells whenever it is altered."""
 
     kind: str
