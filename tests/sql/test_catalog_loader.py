@@ -722,6 +722,23 @@ async def test_a_catalog_is_made_beside_the_event_loop(
     assert threading.main_thread() not in threads
 
 
+async def test_what_leans_on_tables_is_found_out_beside_the_event_loop(
+    service: aiomysql.Connection, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be looked for in the bodies of thousands of views."""
+    plain, threads = Definitions.leaning_on, list[threading.Thread]()
+
+    def leaning_on(definitions: Definitions, *scope: Any) -> set[TableName]:
+        threads.append(threading.current_thread())
+        return plain(definitions, *scope)
+
+    monkeypatch.setattr(Definitions, "leaning_on", leaning_on)
+    catalog = await load_catalog(service)
+    await renew_catalog(service, catalog, Scope(tables=named(schema, "t")))
+    assert len(threads) == 1
+    assert threading.main_thread() not in threads
+
+
 async def test_the_catalog_of_a_server_whose_own_account_is_gone_can_be_read(
     mariadb: PrivateMariaDB,
 ) -> None:

@@ -212,7 +212,7 @@ class _Views:
     def __init__(self) -> None:
         self._bodies: dict[TableName, bytes] | None = None
         self._asked = 0
-        self._naming: dict[bytes, set[TableName]] = {}
+        self._naming: dict[bytes, set[TableName]] | None = None
 
     def know(self, relations: Mapping[TableName, Relation]) -> None:
         """The views are those among these. What is known of them already is not found out again."""
@@ -231,8 +231,10 @@ class _Views:
         if self._asked <= _FEW_NAMES or b"`" in name:
             written = b"`%b`" % name.replace(b"`", b"``")
             return {view for view, body in self._bodies.items() if written in body}
-        if not self._naming:
+        if self._naming is None:
+            naming: dict[bytes, set[TableName]] = {}
             for view, body in self._bodies.items():
-                for between in body.split(b"`")[1:-1]:
-                    self._naming.setdefault(between, set()).add(view)
+                for between in set(body.split(b"`")[1:-1]):
+                    naming.setdefault(between, set()).add(view)
+            self._naming = naming  # whole, for other threads to see
         return self._naming.get(name, frozenset())

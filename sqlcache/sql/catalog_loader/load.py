@@ -55,7 +55,8 @@ async def renew_catalog(connection: aiomysql.Connection, catalog: Catalog, scope
 
     Raises: UpstreamError.
     """
-    tables = catalog.definitions.leaning_on(scope.tables, scope.schemas)
+    leaning_on = catalog.definitions.leaning_on  # which goes through the bodies of all views
+    tables = await asyncio.to_thread(leaning_on, scope.tables, scope.schemas)
     crowded = {name.schema for name in tables} if len(tables) > FEW_TABLES else set()
     schemas = scope.schemas | crowded
     tables = {name for name in tables if name.schema not in schemas}
