@@ -382,7 +382,7 @@ class Keeper:
         """Reads the definitions that these tags tell of, where they are other ones by now."""
         states = await self._engine.states(tag for tag in tags if tag.defines)
         if (outdated := self._outdated(states)) is not None:
-            await self._readings.of(outdated)
+            await self._readings.of(outdated, lambda: self._outdated(states) is None)
 
     def goes_by(self, versions: Mapping[Tag, bytes | None]) -> bool:
         """Whether the definitions that the catalog has are those that these tags tell of."""
@@ -405,11 +405,16 @@ class Keeper:
         answered = {tag.schema for tag in states}
         if any(tag.schema not in answered for tag in asked):
             return Known.UNKNOWN
-        scope = self._outdated(states) or Scope()
-        scope |= Scope(await self._led_elsewhere(states), self.unread_reach(writes))
+        led = await self._led_elsewhere(states)
+
+        def unknown() -> Scope:
+            return (self._outdated(states) or Scope()) | Scope(led, self.unread_reach(writes))
+
+        scope = unknown()
         if scope == Scope():
             return Known.CONFIRMED
-        return Known.READ_AGAIN if await self._readings.of(scope) else Known.UNKNOWN
+        could = await self._readings.of(scope, lambda: unknown() == Scope())
+        return Known.READ_AGAIN if could else Known.UNKNOWN
 
     async def _led_elsewhere(self, states: Mapping[Tag, TagState]) -> frozenset[str]:
         """The schemas in which somebody may just now let a write lead to tables elsewhere.

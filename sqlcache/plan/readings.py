@@ -3,6 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import reduce
+from operator import or_
 
 from sqlcache.errors import CacheUnavailable, UpstreamError
 from sqlcache.metrics import Metrics
@@ -26,7 +28,7 @@ class Readings:
         self._metrics = metrics
         self._refresh_s = refresh_s
         self._reading: asyncio.Task[bool] | None = None
-        self._wanted: Scope | None = None  # by those who wait for the next reading
+        self._wanted: list[Scope] = []  # by those who wait for the next reading
         self._failed_at = float("-inf")
         self._keeping: asyncio.Task[None] | None = None
         self._for_sessions: asyncio.Task[bool] | None = None
@@ -58,15 +60,21 @@ class Readings:
                 log.exception("catalog not read")
             retry_s = min(2 * retry_s, _LONGEST_RETRY_S) if failing else _RETRY_S
 
-    async def of(self, scope: Scope) -> bool:
-        """Reads what is in a scope, in a reading that begins after this call; whether it could."""
+    async def of(self, scope: Scope, has_come: Callable[[], bool] = lambda: False) -> bool:
+        """Reads what is in a scope, in a reading that begins after this call; whether it could.
+        `has_come`: whether one that was under way has brought what is wanted, and none is needed.
+        """
         if asyncio.get_running_loop().time() - self._failed_at < _RETRY_S:
             return False
-        self._wanted = scope if self._wanted is None else self._wanted | scope
+        self._wanted.append(scope)
         if self._reading is not None:
             await asyncio.wait([self._reading])
+            if has_come():
+                if scope in self._wanted:
+                    self._wanted.remove(scope)
+                return True
         if self._reading is None or self._reading.done():
-            wanted, self._wanted = self._wanted or scope, None
+            wanted, self._wanted = reduce(or_, self._wanted, scope), []
             self._reading = asyncio.get_running_loop().create_task(self._try(wanted))
         reading = self._reading
         await asyncio.wait([reading])

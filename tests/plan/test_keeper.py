@@ -1,5 +1,6 @@
 """What is kept of a catalog when it is read again."""
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -10,7 +11,9 @@ from sqlcache.cache.fence import Fence
 from sqlcache.cache.tags import ABSENT, ROOT, Tag, TagState
 from sqlcache.errors import CacheUnavailable, UpstreamError
 from sqlcache.plan import readings
+from sqlcache.plan.keeper import Known
 from sqlcache.plan.variables import Settings
+from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.server import Incarnation
 from sqlcache.sql.catalog.stored import Stored
@@ -120,6 +123,50 @@ async def test_a_catalog_that_is_read_amid_a_look_at_the_tags_says_nothing_of_be
         now = feigns
         assert not await keeper.knows_refusals(None)
         monkeypatch.undo()
+
+
+@pytest.mark.parametrize("by", ["a read", "a write"])
+async def test_definitions_that_are_being_read_are_not_read_once_more(
+    by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But where they have changed since."""
+    async with planner_and_session() as (planner, _):
+        keeper, engine = planner.keeper, planner.keeper._engine
+        plain_load, loads, going_on = Tables.load, 0, asyncio.Event()
+        writes = WriteSet(frozenset({TableName("s", "t")}))
+
+        async def load(tables: Tables) -> tuple[Catalog, Settings]:
+            nonlocal loads
+            loads += 1
+            await going_on.wait()
+            return await plain_load(tables)
+
+        async def ask() -> object:
+            if by == "a read":
+                await keeper.follow([ROOT])
+                return None
+            asked = planner.tagging.definitions(writes)
+            return await keeper.catch_up(writes, asked, await engine.states(asked))
+
+        monkeypatch.setattr(Tables, "load", load)
+        for changed_since, needed in ((False, 1), (True, 2)):
+            loads = 0
+            going_on.clear()
+            await engine.bump({ROOT}, cause="a GRANT")
+            reading = asyncio.ensure_future(keeper.refresh())
+            while not loads:
+                await asyncio.sleep(0)
+            if changed_since:
+                await engine.bump({ROOT}, cause="another")
+            asking = asyncio.ensure_future(ask())
+            while not keeper._readings._wanted:
+                await asyncio.sleep(0)
+            going_on.set()
+            assert await asking == (None if by == "a read" else Known.READ_AGAIN)
+            assert await reading
+            assert loads == needed
+            states = await engine.states([ROOT])
+            assert keeper.goes_by({tag: state.version for tag, state in states.items()})
 
 
 async def test_no_rights_are_those_at_hand_before_any_were_read(

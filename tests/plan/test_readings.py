@@ -11,6 +11,29 @@ from sqlcache.plan.readings import Readings
 from sqlcache.sql.facts import EVERYWHERE, Scope
 
 
+async def test_who_gets_what_he_wants_by_a_reading_under_way_waits_for_no_other() -> None:
+    begun, going_on = list[Scope](), asyncio.Event()
+
+    async def load(scope: Scope) -> None:
+        begun.append(scope)
+        await going_on.wait()
+
+    under_test = Readings(load, Metrics(), refresh_s=3_600)
+    asked = [asyncio.ensure_future(under_test.of(EVERYWHERE))]
+    while not begun:
+        await asyncio.sleep(0)
+    one = Scope(frozenset("a"))
+    asked += [
+        asyncio.ensure_future(under_test.of(EVERYWHERE, going_on.is_set)),
+        asyncio.ensure_future(under_test.of(one, lambda: False)),
+    ]
+    await asyncio.sleep(0)
+    going_on.set()
+    assert await asyncio.gather(*asked) == [True] * 3
+    assert begun == [EVERYWHERE, one]
+    await under_test.close()
+
+
 @pytest.mark.parametrize(
     "error", [UpstreamError("away"), CacheUnavailable("away"), ZeroDivisionError("a fault")]
 )
