@@ -9,7 +9,7 @@ own, the tables that those statements named, and these not before they are neede
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from functools import partial
@@ -36,7 +36,7 @@ from sqlcache.sql.catalog.code import CodeReach
 from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS, Incarnation
 from sqlcache.sql.facts import EVERYWHERE, Scope
 from sqlcache.sql.names import TableName
-from sqlcache.sql.statement import Kind, Statement, in_turn
+from sqlcache.sql.statement import Kind, Statement, in_turn_once
 
 log = logging.getLogger(__name__)
 
@@ -310,7 +310,7 @@ class Keeper:
         elif writes.unnamed:
             await self._readings.of(ROUTINES)
 
-    async def learn_of(self, statements: Iterable[Statement], state: SessionState) -> bool:
+    async def learn_of(self, statements: Sequence[Statement], state: SessionState) -> bool:
         """Reads of the tables the statements name those again that are not known as they are now.
 
         Those that the catalog lacks may be new: but seldom, for who asks again and again for what
@@ -321,7 +321,7 @@ class Keeper:
             return False
         wanted: set[TableName] = set()
         unknown: set[TableName] = set()
-        for each, default in in_turn(statements, state.schema):
+        for each, default in in_turn_once(statements, state.schema):
             if each.kind is not Kind.DDL:
                 refs = each.reads | each.writes
                 others = [ref for ref in refs if not state.temporary.owns(ref, default)]

@@ -5,7 +5,7 @@ A statement's shape is analysed once, for all texts of that shape that are read 
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
@@ -23,7 +23,16 @@ from sqlcache.sql.lexer import Lexed, lex
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.routines import NONE_DECLARED, Declared
 from sqlcache.sql.shaping import GLOBALS_THAT_SHAPE_ANSWERS
-from sqlcache.sql.statement import FoundRows, Kind, Locks, Statement, changed, in_turn, unknown
+from sqlcache.sql.statement import (
+    FoundRows,
+    Kind,
+    Locks,
+    Statement,
+    changed,
+    in_turn_once,
+    of_each,
+    unknown,
+)
 
 T = TypeVar("T")
 
@@ -64,6 +73,12 @@ class Way(NamedTuple):
             declared=self.declared,
         )
 
+    def analyse_and_weigh(self, text: bytes) -> tuple[tuple[Statement, ...], int | None]:
+        """The same with what that takes to be remembered, for other texts of its shape; None where
+        that may not be. Of a long text that is much to count."""
+        known = self.analyse(text)
+        return known, None if literals_decide(known) else weigh(known)
+
 
 class Ahead(NamedTuple):
     """A text that was read in a thread; `lexed` is None where it cannot be split."""
@@ -100,8 +115,7 @@ class Reader:
         way = self._way_to_read(state, prepared=prepared)
         known = self._statements.get((lexed.shape, way))
         if known is None:
-            known = way.analyse(text)
-            self._keep(lexed.shape, way, known)
+            known = self._kept(lexed.shape, way, way.analyse_and_weigh(text))
         return known
 
     async def read_ahead(
@@ -126,8 +140,7 @@ class Reader:
     async def _analysed_apart(self, lexed: Lexed, text: bytes, way: Way) -> tuple[Statement, ...]:
         known = self._statements.get((lexed.shape, way))
         if known is None:
-            known = await self.apart(way.analyse, text)
-            self._keep(lexed.shape, way, known)
+            known = self._kept(lexed.shape, way, await self.apart(way.analyse_and_weigh, text))
         return known
 
     async def logged(
@@ -139,9 +152,8 @@ class Reader:
         known = self._statements.get((shape, way)) if shape else None
         if known is None:
             long = len(text) > _LOGGED_ON_THE_LOOP_BYTES
-            known = await self.apart(way.analyse, text) if long else way.analyse(text)
-            if shape:
-                self._keep(shape, way, known)
+            judge = way.analyse_and_weigh
+            known = self._kept(shape, way, await self.apart(judge, text) if long else judge(text))
         return known
 
     def read_so(self, ahead: Ahead, state: SessionState, *, prepared: bool) -> bool:
@@ -152,9 +164,14 @@ class Reader:
         several = state.multi_statements and not prepared
         return Way(state.dialect, several, prepared, self.declared(state.schema))
 
-    def _keep(self, shape: bytes, way: Way, known: tuple[Statement, ...]) -> None:
-        if not literals_decide(known):
-            self._statements.put((shape, way), known, weigh(known) + len(shape))
+    def _kept(
+        self, shape: bytes, way: Way, judged: tuple[tuple[Statement, ...], int | None]
+    ) -> tuple[Statement, ...]:
+        """What was found out of a text, which is remembered for others of its shape."""
+        known, size = judged
+        if shape and size is not None:
+            self._statements.put((shape, way), known, size + len(shape))
+        return known
 
     async def apart(self, work: Callable[..., T], text: bytes, *args: object) -> T:
         """Does in a thread what takes long for such a text: other clients need not wait for it."""
@@ -189,19 +206,18 @@ class Reader:
         return NONE_DECLARED if catalog is None else catalog.server.declared_under(schema)
 
     def with_code_they_run(
-        self, statements: Iterable[Statement], schema: str | None
+        self, statements: Sequence[Statement], schema: str | None
     ) -> tuple[Statement, ...]:
         """The statements of one text, with what routines and triggers may do to their session."""
-        turns = in_turn(statements, schema)
-        return tuple(self._with_code_it_runs(each, default) for each, default in turns)
+        return tuple(of_each(self._with_code_it_runs, statements, schema))
 
-    def may_load_code(self, statements: Iterable[Statement], schema: str | None) -> bool:
+    def may_load_code(self, statements: Sequence[Statement], schema: str | None) -> bool:
         """Whether the server may load a routine for statements of one text: one that they call, or
         that a view or a trigger does; or, where views are looked at, whatever they call."""
         catalog = self._keeper.catalog
         if catalog is None or not catalog.code.has_routines:
             return catalog is None
-        turns = in_turn(statements, schema)
+        turns = in_turn_once(statements, schema)
         return any(_may_load_code(each, default, catalog) for each, default in turns)
 
     def _with_code_it_runs(self, statement: Statement, schema: str | None) -> Statement:

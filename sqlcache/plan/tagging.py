@@ -1,6 +1,6 @@
 """Which tags a write marks and bumps, and which ones tell whether that is known rightly."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -12,11 +12,11 @@ from sqlcache.plan.cacheability import calls_stored
 from sqlcache.plan.commands import Meaning
 from sqlcache.plan.keeper import Keeper, Known
 from sqlcache.plan.temporary import TemporaryTables
-from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
+from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet, together
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.server import LEADING_SCHEMAS, SYSTEM_SCHEMAS
 from sqlcache.sql.names import TableName
-from sqlcache.sql.statement import ANYTHING, Statement, in_turn
+from sqlcache.sql.statement import ANYTHING, Statement, in_turn, of_each
 
 _ROUNDS: Final = 20  # of reading what they write again, where definitions change all the time
 
@@ -38,18 +38,21 @@ class Tagging:
         """What is remembered of writes, roughly."""
         return self._marks.size_bytes
 
-    def writes(self, statements: Iterable[Statement], schema: str | None) -> WriteSet:
+    def writes(self, statements: Sequence[Statement], schema: str | None) -> WriteSet:
         """What the statements of one text write, by the names in them."""
-        total = NOTHING
-        redefined = led = False
-        for statement, default in in_turn(statements, schema):
+        written: dict[int, WriteSet] = {}
+        redefined = led = wrote = False
+        of_statements = of_each(self._writes, statements, schema)
+        for statement, writes in zip(statements, of_statements, strict=True):
             if redefined and self._names_any(statement):
                 return EVERYTHING  # the names may mean what the catalog at hand does not know
             if led and statement.schemas:
                 return EVERYTHING  # nobody compares after a definition where its writes have led
-            total |= self._writes(statement, default)
+            written[id(writes)] = writes
+            wrote = wrote or bool(writes)
             redefined = redefined or bool(statement.schemas) or statement.merges
-            led = led or (bool(total) and not redefined)
+            led = led or (wrote and not redefined)
+        total = together([*written.values()])
         return NOTHING if total == NOTHING else total
 
     def _names_any(self, statement: Statement) -> bool:

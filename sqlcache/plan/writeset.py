@@ -1,7 +1,9 @@
 """What statements write, by the names in them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import zip_longest
 from typing import TypeVar
 
 from sqlcache.sql.names import TableName
@@ -90,3 +92,12 @@ def _both(one: frozenset[T], other: frozenset[T]) -> frozenset[T]:
 
 EVERYTHING = WriteSet(everything=True)
 NOTHING = WriteSet()
+
+
+def together(writes: Sequence[WriteSet]) -> WriteSet:
+    """What all of these write. One added to all before it, again and again, would cost the square
+    of how many there are."""
+    while len(writes) > 1:
+        pairs = zip_longest(writes[::2], writes[1::2], fillvalue=NOTHING)
+        writes = [one | other for one, other in pairs]
+    return writes[0] if writes else NOTHING

@@ -48,8 +48,12 @@ class StillToCome:
         statements = meaning.statements
         if any(statement.verb not in _ONE_ANSWER for statement in statements):
             return math.inf
+        silent: set[int] = set()  # those alike are one and the same object
         for place in range(len(statements), 0, -1):
             last = statements[place - 1]
+            if id(last) in silent:
+                continue
             if last.may_commit or self._planner.tagging.writes([last], meaning.schema):
                 return place
+            silent.add(id(last))
         return 0

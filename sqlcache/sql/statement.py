@@ -3,13 +3,15 @@
 `analysis` reads texts into these.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from sqlcache.sql.names import TableRef
 from sqlcache.sql.routines import Routine
+
+T = TypeVar("T")
 
 
 class Kind(Enum):
@@ -310,3 +312,29 @@ def in_turn(
         yield statement, schema
         if statement.use_schema is not None:
             schema = statement.use_schema
+
+
+def in_turn_once(
+    statements: Sequence[Statement], schema: str | None
+) -> Iterator[tuple[Statement, str | None]]:
+    """The same without those that are there before: one and the same object, in the same schema."""
+    seen: set[tuple[int, str | None]] = set()
+    for statement, default in in_turn(statements, schema):
+        if (id(statement), default) not in seen:
+            seen.add((id(statement), default))
+            yield statement, default
+
+
+def of_each(
+    find_out: Callable[[Statement, str | None], T],
+    statements: Sequence[Statement],
+    schema: str | None,
+) -> Iterator[T]:
+    """What is to be found out of each statement of one text, with the default schema it runs in:
+    once of one that is there several times, as one and the same object."""
+    known: dict[tuple[int, str | None], T] = {}
+    for statement, default in in_turn(statements, schema):
+        key = id(statement), default
+        if key not in known:
+            known[key] = find_out(statement, default)
+        yield known[key]

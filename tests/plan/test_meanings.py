@@ -12,12 +12,15 @@ from sqlcache.cache.reads import Read, Template
 from sqlcache.mysql.constants import Capability, Command
 from sqlcache.mysql.packets import packet
 from sqlcache.mysql.response import followed
+from sqlcache.plan import reader
 from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.commands import ClientCommand
 from sqlcache.plan.meanings import MOST_PARAMETERS, ON_THE_LOOP_BYTES, Meanings
 from sqlcache.plan.reader import Way
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.analysis import analyse
+from sqlcache.sql.analysis.texts import MOST_NAMES
+from sqlcache.sql.catalog.server import Server
 from sqlcache.sql.lexer import lex
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.policy import NOTHING_SAID, Terms
@@ -106,6 +109,59 @@ async def test_what_a_dense_text_of_some_length_says_is_found_out_in_a_thread(
         of = meanings.of if code == Command.QUERY else meanings.of_prepared_text
         assert of(dense, state).statements[0].reads
         assert len(threads) == 1
+        assert threading.get_ident() not in threads
+
+
+UPDATED = b"UPDATE " + b", ".join(b"t%d" % each for each in range(TABLES)) + b" SET t0.a = %d"
+
+
+@pytest.mark.parametrize(
+    ("each", "followed"),
+    [
+        (UPDATED, True),
+        (UPDATED.replace(b"t0, ", b"new%d, "), False),
+        (b"USE a%d; " + UPDATED, False),
+    ],
+)
+async def test_what_many_statements_of_a_text_name_is_looked_at_but_so_often(
+    each: bytes, followed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that is while others wait."""
+    resolved = 0
+    resolve = Server.resolve
+
+    def counting(server: Server, ref: TableRef, schema: str | None) -> TableName | None:
+        nonlocal resolved
+        resolved += 1
+        return resolve(server, ref, schema)
+
+    monkeypatch.setattr(Server, "resolve", counting)
+    async with planner_and_session() as (planner, state):
+        state.multi_statements = True
+        meanings = Meanings(planner)
+        numbers = each.count(b"%d")
+        text = command(b"; ".join(each % ((number,) * numbers) for number in range(450)))
+        await meanings.read_ahead(text, state)
+        meaning = meanings.of(text, state)
+        await planner.keeper.learn_of(meaning.statements, state)
+        assert (len(meaning.statements) == 450) is followed
+        assert meaning.writes.everything is not followed
+        assert resolved < 10 * MOST_NAMES
+
+
+async def test_what_is_remembered_of_a_long_text_is_weighed_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads = set()
+
+    def watched(value: object) -> int:
+        threads.add(threading.get_ident())
+        return weigh(value)
+
+    monkeypatch.setattr(reader, "weigh", watched)
+    async with planner_and_session() as (planner, state):
+        await Meanings(planner).read_ahead(command(b"SELECT " + b"a, " * 300 + b"a FROM t1"), state)
+        assert threads
         assert threading.get_ident() not in threads
 
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from sqlcache.plan.writeset import NOTHING, WriteSet
+from sqlcache.plan.writeset import NOTHING, WriteSet, together
 from sqlcache.sql.names import TableName
 from sqlcache.sql.statement import ADDS, ANYTHING, DELETES, Changes
+from tests.costs import costs_at_most
 
 T, U = TableName("s", "t"), TableName("s", "u")
 X, Y = Changes(frozenset({"x"})), Changes(frozenset({"y"}))
@@ -52,3 +53,13 @@ def test_an_empty_part_is_none_of_its_own() -> None:
     for part in ("tables", "schemas", "redefined", "unnamed", "leading", "defined_in", "told"):
         assert getattr(read, part) is getattr(NOTHING, part), part
     assert (read | NOTHING).reads is read.reads
+
+
+def test_what_many_statements_write_is_not_gathered_again_with_each() -> None:
+    def of_statements(many: int) -> list[WriteSet]:
+        names = [TableName("s", f"t{each}") for each in range(many)]
+        return [WriteSet(frozenset({n}), told=frozenset({(n, DELETES)})) for n in names]
+
+    few, many = of_statements(250), of_statements(2_000)
+    assert together(many).told == frozenset().union(*(writes.told for writes in many))
+    assert costs_at_most(20, lambda: together(many), lambda: together(few))

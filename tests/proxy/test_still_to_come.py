@@ -1,11 +1,15 @@
 """Which of several statements may still write when some have ended."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from sqlcache.plan.commands import Meaning
+from sqlcache.plan.writeset import WriteSet
 from sqlcache.proxy.still_to_come import StillToCome
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.pieces import Dialect
+from sqlcache.sql.statement import Statement
 from tests.proxy.fill_memory import planner_and_session
 
 
@@ -33,3 +37,20 @@ async def test_a_fence_stands_until_the_last_that_may_write_has_ended(
         assert ended == until
         still.begin()
         assert still.may_write(meaning) is (until > 0)
+
+
+async def test_statements_alike_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+    async with planner_and_session() as (planner, _):
+        writes = planner.tagging.writes
+
+        def counting(statements: Sequence[Statement], schema: str | None) -> WriteSet:
+            nonlocal asked
+            asked += 1
+            return writes(statements, schema)
+
+        monkeypatch.setattr(planner.tagging, "writes", counting)
+        text = b"UPDATE t SET v = 1" + b"; SELECT v FROM t" * 900
+        meaning = Meaning(analyse(text, Dialect(), multi_statements=True), None, "s")
+        assert StillToCome(planner).may_write(meaning)
+        assert asked == 2

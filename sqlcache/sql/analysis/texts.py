@@ -15,18 +15,19 @@ from sqlcache.sql.lexer import Token, abridged, split_statements, tokenize, toke
 from sqlcache.sql.pieces import AT_ONCE, Dialect
 from sqlcache.sql.policy import LONGEST_WORDS
 from sqlcache.sql.routines import NONE_DECLARED, Declared
-from sqlcache.sql.statement import ANYTHING, Kind, Statement, changed, unknown
+from sqlcache.sql.statement import ANYTHING, Kind, Statement, changed, in_turn_once, unknown
 
 HEAD_BYTES = 8192  # how much is read of a text that goes on, or to find a large INSERT's table
 
 MOST_NAMES = 1_000
-"""Of tables, functions and settings in one text. Each is resolved, fenced and remembered by itself,
-and all that while other clients wait: a text that names more counts as writing everything."""
+"""Of tables, functions and settings in one text, counted anew in each statement unlike all before.
+Each is resolved, fenced and remembered by itself, and all that while other clients wait: a text
+that names more counts as writing everything."""
 
 MOST_STATEMENTS = 1_000
 """In one text that is followed, likewise."""
 
-_MOST_TOGETHER = 100_000  # statements times names: after each statement all are bumped
+_STATEMENT_NAMES = 3  # take as long as what each statement takes besides
 _MOST_SETTINGS = 4_000  # that one text sets, the same ones again and again
 _MOST_DIRECTIVES = 16
 
@@ -116,14 +117,21 @@ def _opened(tokens: Sequence[Token], dialect: Dialect) -> list[Token] | None:
 
 
 def _analyse_several(pieces: Sequence[Sequence[Token]], options: Options) -> tuple[Statement, ...]:
-    """The statements of one text, if they are not too many to be followed."""
+    """The statements of one text, if they are not too many to be followed: those that are alike are
+    one and the same object."""
     if len(pieces) > MOST_STATEMENTS:
         return (unknown("", "it holds too many statements"),)
-    several = tuple(_analyse_in_turn(pieces, options))
-    names = _names(several)
-    if names > MOST_NAMES or names * len(several) > _MOST_TOGETHER or _sets_much(several):
+    known: dict[Statement, Statement] = {}
+    several = []
+    for each in _analyse_in_turn(pieces, options):
+        if each not in known:
+            known[each] = replace(each, cacheable=False, reason=_SEVERAL)
+        several.append(known[each])
+    # A statement names something else in another default schema.
+    names = sum(_STATEMENT_NAMES + _names([each]) for each, _ in in_turn_once(several, None))
+    if names > MOST_NAMES or _sets_much(several):
         return (unknown("", "its statements name too much"),)
-    return tuple(replace(each, cacheable=False, reason=_SEVERAL) for each in several)
+    return tuple(several)
 
 
 def _analyse_in_turn(pieces: Sequence[Sequence[Token]], options: Options) -> Iterator[Statement]:
