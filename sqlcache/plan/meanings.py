@@ -67,6 +67,7 @@ class Meanings:
         self._names: set[str] | None = set()  # under which anything was prepared; None for any
         self._passed: dict[int | str, int] = {}  # bytes, of what is known of those not cached
         self._ahead: tuple[ClientCommand, Ahead] | None = None
+        self._inner: tuple[str, Ahead] | None = None  # the literal that it prepares, likewise
 
     async def read_ahead(self, command: ClientCommand, state: SessionState) -> None:
         """Reads a long text away from the event loop, before it is asked what it means: each time,
@@ -74,7 +75,7 @@ class Meanings:
         prepared = command.code == Command.STMT_PREPARE
         if self._read_before(command, state, prepared=prepared) is not None:
             return
-        self._ahead = None
+        self._ahead = self._inner = None
         if len(command.data) <= JUDGED_ON_THE_LOOP_BYTES or not command.whole:
             return
         if command.code != Command.QUERY and not prepared:
@@ -86,11 +87,20 @@ class Meanings:
             read = state.as_utf8(text) if at_once else await reader.apart(state.as_utf8, text)
             if read is not None:
                 ahead = await reader.read_ahead(read, state, prepared=prepared, at_once=at_once)
+                self._inner = await self._read_inner(ahead, state)
                 self._ahead = command, ahead
+
+    async def _read_inner(self, ahead: Ahead, state: SessionState) -> tuple[str, Ahead] | None:
+        """Reads the literal that a PREPARE or EXECUTE IMMEDIATE runs, if that is long itself."""
+        inner = ahead.statements[0].text if len(ahead.statements) == 1 else None
+        if inner is None or len(inner) <= JUDGED_ON_THE_LOOP_BYTES or not _may_be_followed(inner):
+            return None
+        reader = self._planner.reader
+        return inner, await reader.read_ahead(inner.encode(), state, prepared=True, at_once=True)
 
     def answered(self) -> None:
         """A command was: nothing of its text is kept for it any more, which is of any length."""
-        self._ahead = None
+        self._ahead = self._inner = None
 
     def of(self, command: ClientCommand, state: SessionState) -> Meaning:
         """What a command does if it is run now."""
@@ -175,13 +185,21 @@ class Meanings:
 
     def _prepared_from(self, text: str, state: SessionState) -> Meaning | None:
         """What a literal does once it is run; None where it is not known well enough."""
-        if not text.isascii() or len(text) > ON_THE_LOOP_BYTES:
+        if not _may_be_followed(text):
             return None
-        try:
-            lexed = lex(text.encode(), state.dialect)
-        except SqlSyntaxError:
-            return None
-        known = self._planner.reader.statements(lexed, text.encode(), state, prepared=True)
+        reader = self._planner.reader
+        if len(text) > JUDGED_ON_THE_LOOP_BYTES:
+            if self._inner is None or self._inner[0] != text:
+                return None
+            if not reader.read_so(self._inner[1], state, prepared=True):
+                return None
+            known = self._inner[1].statements
+        else:
+            try:
+                lexed = lex(text.encode(), state.dialect)
+            except SqlSyntaxError:
+                return None
+            known = reader.statements(lexed, text.encode(), state, prepared=True)
         if len(known) != 1 or known[0].kind not in (Kind.READ, Kind.WRITE):
             return None
         statement = replace(known[0], cacheable=False, reason="it is run by EXECUTE")
@@ -405,7 +423,7 @@ class Meanings:
         self._of_prepared.clear()
         self._last = 0
         self._names = set()
-        self._ahead = None
+        self._ahead = self._inner = None
 
     def _dateless(self, meaning: Meaning) -> tuple[bool, ...]:
         if meaning.lexed is None or len(meaning.statements) != 1:
@@ -441,6 +459,11 @@ class Meanings:
     def has_last(self) -> bool:
         """Whether the one that was prepared last is there still."""
         return self._last in self._of_prepared
+
+
+def _may_be_followed(text: str) -> bool:
+    """Whether it is found out what a literal does once it is run."""
+    return text.isascii() and len(text) <= ON_THE_LOOP_BYTES
 
 
 def _is_plain(name: str) -> bool:

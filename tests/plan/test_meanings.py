@@ -89,12 +89,10 @@ async def test_a_long_text_is_read_in_a_thread_when_definitions_changed(
         assert not split_here
 
 
-@pytest.mark.parametrize("code", [Command.QUERY, Command.STMT_PREPARE])
-async def test_what_a_dense_text_of_some_length_says_is_found_out_in_a_thread(
-    monkeypatch: pytest.MonkeyPatch, code: Command
-) -> None:
-    """It takes 5 ms where it has 200 columns."""
-    threads = []
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The threads in which texts were judged, each time."""
+    threads = list[int]()
     judge = Way.analyse
 
     def watched(way: Way, text: bytes) -> tuple[Statement, ...]:
@@ -102,14 +100,22 @@ async def test_what_a_dense_text_of_some_length_says_is_found_out_in_a_thread(
         return judge(way, text)
 
     monkeypatch.setattr(Way, "analyse", watched)
+    return threads
+
+
+@pytest.mark.parametrize("code", [Command.QUERY, Command.STMT_PREPARE])
+async def test_what_a_dense_text_of_some_length_says_is_found_out_in_a_thread(
+    judged: list[int], code: Command
+) -> None:
+    """It takes 5 ms where it has 200 columns."""
     async with planner_and_session() as (planner, state):
         meanings = Meanings(planner)
         dense = command(b"SELECT " + b",".join([b"a"] * 300) + b" FROM t1", code)
         await meanings.read_ahead(dense, state)
         of = meanings.of if code == Command.QUERY else meanings.of_prepared_text
         assert of(dense, state).statements[0].reads
-        assert len(threads) == 1
-        assert threading.get_ident() not in threads
+        assert len(judged) == 1
+        assert threading.get_ident() not in judged
 
 
 UPDATED = b"UPDATE " + b", ".join(b"t%d" % each for each in range(TABLES)) + b" SET t0.a = %d"
@@ -147,6 +153,42 @@ async def test_what_many_statements_of_a_text_name_is_looked_at_but_so_often(
         assert (len(meaning.statements) == 450) is followed
         assert meaning.writes.everything is not followed
         assert resolved < 10 * MOST_NAMES
+
+
+@pytest.mark.parametrize(
+    ("head", "code"),
+    [
+        (b"EXECUTE IMMEDIATE '", Command.QUERY),
+        (b"EXECUTE IMMEDIATE '", Command.STMT_PREPARE),
+        (b"PREPARE s FROM '", Command.QUERY),
+    ],
+)
+async def test_what_a_literal_of_some_length_runs_is_found_out_in_a_thread(
+    judged: list[int], head: bytes, code: Command
+) -> None:
+    async with planner_and_session() as (planner, state):
+        meanings = Meanings(planner)
+        long = command(head + b"SELECT " + b",".join([b"a"] * 300) + b" FROM t1'", code)
+        await meanings.read_ahead(long, state)
+        of = meanings.of if code == Command.QUERY else meanings.of_prepared_text
+        meaning = of(long, state)
+        if head.startswith(b"PREPARE"):
+            meanings.ran(meaning.statements, state, failed=False)
+            assert threading.get_ident() not in judged
+            meaning = meanings.of(command(b"EXECUTE s"), state)
+        else:
+            assert threading.get_ident() not in judged
+        assert meaning.statements[0].reads == {TableRef(None, "t1")}
+        assert not meaning.writes
+
+
+async def test_a_literal_that_was_read_another_way_is_not_followed() -> None:
+    async with planner_and_session() as (planner, state):
+        meanings = Meanings(planner)
+        long = command(b"EXECUTE IMMEDIATE 'SELECT " + b"a, " * 300 + b"a FROM t1'")
+        await meanings.read_ahead(long, state)
+        state.ran(analyse(b"SET sql_mode = 'ANSI_QUOTES'", state.dialect), failed=False)
+        assert meanings.of(long, state).writes.everything
 
 
 async def test_what_is_remembered_of_a_long_text_is_weighed_in_a_thread(
