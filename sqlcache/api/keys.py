@@ -173,6 +173,9 @@ class _Around:
     """What stands for the classes and functions that were met before."""
     in_class: bool = False
     """Whether in a class that was made at run time: anywhere else a function has no value."""
+    met: dict[int, tuple[object, bytes]] = dataclasses.field(default_factory=dict)
+    """By their ids the parts that were met before, which are kept so that no other has theirs, and
+    what stands for them: a part of each of two parts, and so on, is met very often."""
 
 
 def fields_of(value: object, standing: object = None) -> list[bytes]:
@@ -322,11 +325,20 @@ def _member(value: enum.Enum, around: _Around) -> Iterable[bytes]:
 
 def _parts(value: object, around: _Around) -> Iterable[bytes]:
     """The fields of what is made of other values, with their number in front."""
-    parts = [digest(_fields_of(part, around)) for part in _members(value)]
+    parts = [_part(part, around) for part in _members(value)]
     if isinstance(value, set | frozenset):
         parts.sort()
     yield len(parts).to_bytes(8, "little")
     yield from parts
+
+
+def _part(part: object, around: _Around) -> bytes:
+    """What stands for a part of a value."""
+    if type(part) in _MEMO_TYPES:
+        return digest(_fields_of(part, around))
+    if id(part) not in around.met:
+        around.met[id(part)] = part, digest(_fields_of(part, around))
+    return around.met[id(part)][1]
 
 
 def is_of_python(value: object) -> bool:

@@ -9,7 +9,7 @@ import functools
 import itertools
 import uuid
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -18,7 +18,9 @@ from zoneinfo import ZoneInfo
 import pytest
 from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
+from sqlcache.api import keys
 from sqlcache.api.keys import CallKeys
+from sqlcache.cache.keys import digest
 from sqlcache.errors import UsageError
 
 T = TypeVar("T")
@@ -462,6 +464,37 @@ def test_what_has_no_end_is_refused_by_the_argument_s_name(value: Any) -> None:
         KEYS.of((1, value), {})
     with pytest.raises(UsageError, match="what key= returns cannot be part"):
         CallKeys(function, "f", lambda a: a).of((value,), {})
+
+
+def sharing(levels: int) -> Any:
+    """Of each level there is one, which the next has twice."""
+    made: Any = [1]
+    for level in range(levels):
+        made = [Point(made), {"a": made}] if level % 2 else (made, made)
+    return made
+
+
+def apart(levels: int) -> Any:
+    """The same where none is in two places."""
+    if not levels:
+        return [1]
+    one, other = apart(levels - 1), apart(levels - 1)
+    return (one, other) if levels % 2 else [Point(one), {"a": other}]
+
+
+def test_a_part_that_is_in_many_places_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With each level there are twice as many places."""
+    assert KEYS.of((sharing(8),), {}) == KEYS.of((apart(8),), {})
+    digested = 0
+
+    def counting(fields: Iterable[bytes]) -> bytes:
+        nonlocal digested
+        digested += 1
+        return digest(fields)
+
+    monkeypatch.setattr(keys, "digest", counting)
+    KEYS.of((sharing(16),), {})
+    assert digested < 16 * 10
 
 
 def test_a_function_of_the_arguments_may_stand_for_them() -> None:
