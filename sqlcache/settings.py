@@ -619,7 +619,9 @@ class CacheSettings(_Section):
         " on, until some of these are hit. Off: all are stored.",
     )
     compress_over_bytes: int = Field(
-        default=0, ge=0, description="Entries longer than this are compressed; 0: none."
+        default=0,
+        ge=0,
+        description="Entries longer than this, and of up to 32 MiB, are compressed; 0: none.",
     )
     lease_ttl_s: int = Field(
         default=10,

@@ -18,6 +18,9 @@ FILL_ID_BYTES = 8
 _COUNT = struct.Struct("<H")
 _LEVEL = 1  # fast; most result sets shrink to a third with it
 _MOST_PARTS = 2**16 - 1
+_MOST_UNPACKED_BYTES = 1 << 25
+"""Of what is compressed. Whoever writes to memcached could have much more made of few bytes, while
+others wait."""
 _MANIFEST_BYTES = len(MANIFEST) + _COUNT.size + FILL_ID_BYTES
 
 
@@ -31,10 +34,12 @@ def pack(
 ) -> tuple[bytes, list[bytes]]:
     """The entry's item, and the items of its parts, if it needs any.
 
-    `max_item_bytes` bounds each value; `compress_over_bytes` of 0 compresses nothing. Raises:
-    OverflowError where there would be more parts than a manifest can count.
+    `max_item_bytes` bounds each value; `compress_over_bytes` of 0 compresses nothing, and what is
+    very long is stored as it is. Raises: OverflowError where there would be more parts than a
+    manifest can count.
     """
-    if compress_over_bytes and len(entry) - versions_bytes > compress_over_bytes:
+    body_bytes = len(entry) - versions_bytes
+    if compress_over_bytes and compress_over_bytes < body_bytes <= _MOST_UNPACKED_BYTES:
         packed = COMPRESSED + zlib.compress(memoryview(entry)[versions_bytes:], _LEVEL)
         entry = min(entry, entry[:versions_bytes] + packed, key=len)
     if len(entry) <= max_item_bytes:
@@ -67,10 +72,13 @@ def join(pieces: Iterable[bytes | None], fill_id: bytes) -> bytes | None:
 
 
 def unpack(body: bytes) -> bytes | None:
-    """The body of an entry as it is; None if it cannot be made."""
+    """The body of an entry as it is; None if it cannot be made, or is longer than any that `pack`
+    compresses."""
     if body[:1] != COMPRESSED:
         return body
+    unpacker = zlib.decompressobj()
     try:
-        return zlib.decompress(body[1:])
+        unpacked = unpacker.decompress(memoryview(body)[1:], _MOST_UNPACKED_BYTES + 1)
     except zlib.error:
         return None
+    return unpacked if unpacker.eof and len(unpacked) <= _MOST_UNPACKED_BYTES else None

@@ -1,9 +1,11 @@
+import zlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlcache.cache.entry import encode
-from sqlcache.cache.parts import join, pack, parts_of, unpack
+from sqlcache.cache.parts import COMPRESSED, join, pack, parts_of, unpack
 
 VERSIONS = b"v" * 24
 ID = b"12345678"
@@ -76,3 +78,20 @@ def test_a_part_of_another_fill_makes_no_entry() -> None:
 def test_any_bytes_are_an_entry_or_none(body: bytes) -> None:
     parts_of(VERSIONS + body, len(VERSIONS))
     unpack(body)
+
+
+def test_what_is_compressed_is_never_made_longer_than_what_is_stored_so() -> None:
+    """Few bytes of a stranger's may stand for very many."""
+    longest = bytes(1 << 25)
+    item, _ = packed(VERSIONS + longest, max_item_bytes=1 << 30, compress=1)
+    assert unpacked(item, []) == VERSIONS + longest
+    longer = longest + b"0"
+    item, _ = packed(VERSIONS + longer, max_item_bytes=1 << 30, compress=1)
+    assert item == VERSIONS + longer
+    assert unpack(COMPRESSED + zlib.compress(longer)) is None
+
+
+def test_what_is_cut_short_makes_no_entry() -> None:
+    item, _ = packed(VERSIONS + bytes(1_000), compress=1)
+    assert unpacked(item, []) is not None
+    assert unpacked(item[:-1], []) is None
