@@ -32,6 +32,11 @@ from sqlcache.proxy.still_to_come import StillToCome
 from sqlcache.service.pipeline import Rows
 from sqlcache.sql.statement import Locks
 
+_MOST_BUMPED = 10_000
+"""Of tags, by one command, while some of its statements are still to come: after each all of them
+are bumped. Where that is more it counts as writing everything, which is one tag."""
+_BUMPS_TOO_MUCH = "a text of many statements, which reach many tables"
+
 
 class Writes:
     """Those of one session: the one in flight, and what its open transaction holds back.
@@ -81,6 +86,9 @@ class Writes:
         self.under_way = True
         try:
             tags = self._planner.tagging.tags(visible)
+            bumps_too_much = len(tags) * (len(meaning.statements) - 1) > _MOST_BUMPED
+            if bumps_too_much:
+                visible, tags = EVERYTHING, frozenset({ROOT})
             asked = self._planner.tagging.definitions(visible)
             if self._fence is None:
                 self._fence = await self._engine.fence(tags, asked)
@@ -93,7 +101,8 @@ class Writes:
                 await self._fence.extend(missed)
                 tags |= missed
             if visible.everything or ROOT in tags:
-                self._engine.tell_of_everything(self._cause_of_everything(meaning))
+                cause = _BUMPS_TOO_MUCH if bumps_too_much else self._cause_of_everything(meaning)
+                self._engine.tell_of_everything(cause)
             await self._fence.renew()
             self._fenced, self._fenced_tags = visible, tags
             self._known = self._planner.keeper.versions

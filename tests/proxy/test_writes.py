@@ -21,6 +21,7 @@ from sqlcache.proxy.writes import Writes
 from sqlcache.service.pipeline import Done
 from sqlcache.sql.facts import IntegerColumn
 from sqlcache.sql.names import TableName
+from sqlcache.sql.statement import Kind, Statement
 from sqlcache.statements import UNCOUNTED
 from tests.costs import TRIES, cost_s
 from tests.proxy.fill_memory import planner_and_session
@@ -147,3 +148,18 @@ async def test_a_write_is_sent_only_under_a_fence_that_stands_when_the_answer_ha
         writes._fence.shared.fence.marked_at -= 6.0 * stopped  # of a deadline of 10
         answer([])
         assert told == [not stopped]
+
+
+@pytest.mark.parametrize(("statements", "everything"), [(1, False), (101, False), (102, True)])
+async def test_a_text_after_each_statement_of_which_too_much_is_bumped_writes_everything(
+    statements: int, everything: bool
+) -> None:
+    """It is not much that the text names: each may reach all tables there are."""
+    tables = frozenset(TableName("s", f"new{number}") for number in range(100))
+    async with planner_and_session() as (planner, state):
+        meaning = Meaning((Statement("DELETE", Kind.WRITE),) * statements, writes=WriteSet(tables))
+        writes = Writes(planner._engine, planner)
+        await writes.raise_fence(meaning, state)
+        assert writes.fence is not None
+        assert {tag.schema for tag in writes.fence.tags} == ({""} if everything else {"s"})
+        await writes.withdraw(meaning)
