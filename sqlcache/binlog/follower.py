@@ -92,12 +92,14 @@ class Follower:
         self._watching = self._loop.create_task(self._watch())
         if self._following is not None:
             begun = self._loop.create_task(self._begun.wait())
-            await asyncio.wait(
-                (begun, self._following),
-                timeout=_BEGINS_WITHIN_S,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            begun.cancel()
+            try:
+                await asyncio.wait(
+                    (begun, self._following),
+                    timeout=_BEGINS_WITHIN_S,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+            finally:
+                begun.cancel()
 
     async def close(self) -> None:
         """Takes part no more; another may have the turn at once."""

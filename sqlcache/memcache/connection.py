@@ -321,7 +321,7 @@ class _Pipeline(asyncio.Protocol):
         self._batches.append((count, size, self._write, done))
 
     def _flush(self) -> None:
-        if self._transport is None or self.ended.is_set():
+        if self._transport is None or self._transport.is_closing() or self.ended.is_set():
             return
         unsent, self._unsent = self._unsent, []
         size = sum(map(len, unsent))

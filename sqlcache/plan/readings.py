@@ -66,16 +66,16 @@ class Readings:
         """
         if asyncio.get_running_loop().time() - self._failed_at < _RETRY_S:
             return False
-        self._wanted.append(scope)
+        wanted = self._wanted
+        wanted.append(scope)
         if self._reading is not None:
             await asyncio.wait([self._reading])
             if has_come():
-                if scope in self._wanted:
-                    self._wanted.remove(scope)
+                wanted.remove(scope)  # the next reading may have begun: then it had this list
                 return True
         if self._reading is None or self._reading.done():
-            wanted, self._wanted = reduce(or_, self._wanted, scope), []
-            self._reading = asyncio.get_running_loop().create_task(self._try(wanted))
+            all_wanted, self._wanted = reduce(or_, self._wanted, scope), []
+            self._reading = asyncio.get_running_loop().create_task(self._try(all_wanted))
         reading = self._reading
         await asyncio.wait([reading])
         return not reading.cancelled() and reading.result()

@@ -43,6 +43,10 @@ class StillToCome:
             self._last = self._planner.keeper.edition, self._last_write(meaning)
         return self._ended < self._last[1]
 
+    def ends_amid(self, meaning: Meaning) -> float:
+        """How many of its statements end while others that may write, or commit, are to come."""
+        return max(min(self._last_write(meaning), len(meaning.statements)) - 1, 0)
+
     def _last_write(self, meaning: Meaning) -> float:
         """After how many of its statements the last one has ended that may write, or commit."""
         statements = meaning.statements

@@ -86,7 +86,7 @@ class Writes:
         self.under_way = True
         try:
             tags = self._planner.tagging.tags(visible)
-            bumps_too_much = len(tags) * (len(meaning.statements) - 1) > _MOST_BUMPED
+            bumps_too_much = len(tags) * self._still_to_come.ends_amid(meaning) > _MOST_BUMPED
             if bumps_too_much:
                 visible, tags = EVERYTHING, frozenset({ROOT})
             asked = self._planner.tagging.definitions(visible)
@@ -97,6 +97,8 @@ class Writes:
                 await self._fence.mark(asked)
             told = asked, self._fence.observed
             meaning, visible = await self._exactly(meaning, visible, told)
+            if bumps_too_much:  # and so does its transaction: nobody has asked what it writes now
+                meaning = replace(meaning, writes=EVERYTHING)
             if missed := self._planner.tagging.tags(visible) - tags:
                 await self._fence.extend(missed)
                 tags |= missed

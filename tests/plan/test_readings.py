@@ -76,3 +76,41 @@ async def test_who_asks_amid_a_reading_waits_for_one_that_begins_after_that() ->
     assert begun == [scopes[0], scopes[1] | scopes[2]]
     assert await under_test.of(EVERYWHERE)
     await under_test.close()
+
+
+async def test_who_got_what_he_wanted_takes_back_no_others_wish() -> None:
+    """One for the same, of somebody who asked when the next reading, for both, had begun."""
+    begun, gates = list[Scope](), [asyncio.Event() for _ in range(3)]
+
+    async def load(scope: Scope) -> None:
+        begun.append(scope)
+        await gates[len(begun) - 1].wait()
+
+    async def settled() -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    under_test = Readings(load, Metrics(), refresh_s=3_600)
+    one, another = Scope(frozenset("a")), Scope(routines=True)
+    first = asyncio.ensure_future(under_test.of(another))
+    await settled()
+    # They are woken in this order: the second begins a reading, the third and fourth want another.
+    reading = under_test._reading
+    assert reading is not None
+    asked = [asyncio.ensure_future(under_test.of(another))]
+    await asyncio.sleep(0)
+
+    async def asked_when_it_is_read(scope: Scope) -> bool:
+        await asyncio.wait([reading])
+        return await under_test.of(scope)
+
+    asked += [asyncio.ensure_future(asked_when_it_is_read(each)) for each in (another, one)]
+    await asyncio.sleep(0)
+    asked.append(asyncio.ensure_future(under_test.of(one, lambda: True)))
+    await settled()
+    for gate in gates:
+        gate.set()
+        await settled()
+    assert all(await asyncio.gather(first, *asked))
+    assert any(each.schemas for each in begun[2:])
+    await under_test.close()

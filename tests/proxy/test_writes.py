@@ -150,16 +150,29 @@ async def test_a_write_is_sent_only_under_a_fence_that_stands_when_the_answer_ha
         assert told == [not stopped]
 
 
-@pytest.mark.parametrize(("statements", "everything"), [(1, False), (101, False), (102, True)])
+DELETES = Statement("DELETE", Kind.WRITE, may_commit=True)
+
+
+@pytest.mark.parametrize(
+    ("statements", "everything"),
+    [
+        ((DELETES,), False),
+        ((DELETES,) * 101, False),
+        ((DELETES,) * 102, True),
+        ((DELETES, *[Statement("SELECT", Kind.READ)] * 101), False),
+    ],
+)
 async def test_a_text_after_each_statement_of_which_too_much_is_bumped_writes_everything(
-    statements: int, everything: bool
+    statements: tuple[Statement, ...], everything: bool
 ) -> None:
-    """It is not much that the text names: each may reach all tables there are."""
+    """It is not much that the text names: each may reach all tables there are. And what its
+    transaction holds back is anything."""
     tables = frozenset(TableName("s", f"new{number}") for number in range(100))
     async with planner_and_session() as (planner, state):
-        meaning = Meaning((Statement("DELETE", Kind.WRITE),) * statements, writes=WriteSet(tables))
+        meaning = Meaning(statements, writes=WriteSet(tables))
         writes = Writes(planner._engine, planner)
-        await writes.raise_fence(meaning, state)
+        meaning = await writes.raise_fence(meaning, state)
+        assert meaning.writes.everything == everything
         assert writes.fence is not None
         assert {tag.schema for tag in writes.fence.tags} == ({""} if everything else {"s"})
         await writes.withdraw(meaning)
