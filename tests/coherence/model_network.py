@@ -78,6 +78,9 @@ class Wire(asyncio.Transport):
         if not (self.given_up or self._silent):
             self.requests.extend(split_requests(bytes(data)))
 
+    def is_closing(self) -> bool:
+        return self.given_up
+
     def abort(self) -> None:
         self.lose(None)
 
