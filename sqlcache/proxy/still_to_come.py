@@ -26,7 +26,7 @@ class StillToCome:
     def begin(self) -> None:
         """None of its statements has ended."""
         self._ended = 0
-        self._last: tuple[int, float] | None = None  # the catalog's edition, and `_last_write`
+        self._last: tuple[int, float] | None = None  # see `_last_write`, by the catalog's edition
 
     def ended(self, statements: int) -> None:
         """So many more have."""
@@ -39,16 +39,21 @@ class StillToCome:
         """
         if self._ended >= len(meaning.statements):
             return True
-        if self._last is None or self._last[0] != self._planner.keeper.edition:
-            self._last = self._planner.keeper.edition, self._last_write(meaning)
-        return self._ended < self._last[1]
+        return self._ended < self._last_write(meaning)
 
     def ends_amid(self, meaning: Meaning) -> float:
         """How many of its statements end while others that may write, or commit, are to come."""
-        return max(min(self._last_write(meaning), len(meaning.statements)) - 1, 0)
+        count = len(meaning.statements)
+        return max(min(self._last_write(meaning), count) - 1, 0) if count > 1 else 0
 
     def _last_write(self, meaning: Meaning) -> float:
         """After how many of its statements the last one has ended that may write, or commit."""
+        edition = self._planner.keeper.edition
+        if self._last is None or self._last[0] != edition:
+            self._last = edition, self._find_last_write(meaning)
+        return self._last[1]
+
+    def _find_last_write(self, meaning: Meaning) -> float:
         statements = meaning.statements
         if any(statement.verb not in _ONE_ANSWER for statement in statements):
             return math.inf

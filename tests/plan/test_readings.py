@@ -1,6 +1,7 @@
 """When the catalog is read, and what becomes of it where that fails."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -11,27 +12,53 @@ from sqlcache.plan.readings import Readings
 from sqlcache.sql.facts import EVERYWHERE, Scope
 
 
-async def test_who_gets_what_he_wants_by_a_reading_under_way_waits_for_no_other() -> None:
-    begun, going_on = list[Scope](), asyncio.Event()
+class Held:
+    """Readings that begin one after the other, and end when they may."""
 
-    async def load(scope: Scope) -> None:
-        begun.append(scope)
-        await going_on.wait()
+    def __init__(self) -> None:
+        self.begun: list[Scope] = []
+        self.may_end = asyncio.Event()
+        self.readings = Readings(self._load, Metrics(), refresh_s=3_600)
 
-    under_test = Readings(load, Metrics(), refresh_s=3_600)
-    asked = [asyncio.ensure_future(under_test.of(EVERYWHERE))]
-    while not begun:
+    async def _load(self, scope: Scope) -> None:
+        self.begun.append(scope)
+        await self.may_end.wait()
+
+    def ask(
+        self, scope: Scope, has_come: Callable[[], bool] = lambda: False
+    ) -> asyncio.Future[bool]:
+        """What becomes of a wish."""
+        return asyncio.ensure_future(self.readings.of(scope, has_come))
+
+    async def begin(self) -> None:
+        """Returns when the first has begun."""
+        while not self.begun:
+            await asyncio.sleep(0)
+
+    async def end_one(self) -> None:
+        """Returns when another one has begun, or none is wanted."""
+        self.may_end.set()
         await asyncio.sleep(0)
+        self.may_end.clear()
+        await settled()
+
+
+async def settled() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_who_gets_what_he_wants_by_a_reading_under_way_waits_for_no_other() -> None:
+    held = Held()
+    asked = [held.ask(EVERYWHERE)]
+    await held.begin()
     one = Scope(frozenset("a"))
-    asked += [
-        asyncio.ensure_future(under_test.of(EVERYWHERE, going_on.is_set)),
-        asyncio.ensure_future(under_test.of(one, lambda: False)),
-    ]
+    asked += [held.ask(EVERYWHERE, held.may_end.is_set), held.ask(one)]
     await asyncio.sleep(0)
-    going_on.set()
+    held.may_end.set()
     assert await asyncio.gather(*asked) == [True] * 3
-    assert begun == [EVERYWHERE, one]
-    await under_test.close()
+    assert held.begun == [EVERYWHERE, one]
+    await held.readings.close()
 
 
 @pytest.mark.parametrize(
@@ -60,57 +87,39 @@ async def test_it_is_read_again_and_again_whatever_became_of_it(
 
 
 async def test_who_asks_amid_a_reading_waits_for_one_that_begins_after_that() -> None:
-    begun, going_on = list[Scope](), asyncio.Event()
-
-    async def load(scope: Scope) -> None:
-        begun.append(scope)
-        await going_on.wait()
-
-    under_test = Readings(load, Metrics(), refresh_s=3_600)
+    held = Held()
     scopes = [Scope(frozenset({name})) for name in "abc"]
-    asked = [asyncio.ensure_future(under_test.of(scope)) for scope in scopes]
-    while not begun:
-        await asyncio.sleep(0)
-    going_on.set()
+    asked = [held.ask(scope) for scope in scopes]
+    await held.begin()
+    held.may_end.set()
     assert await asyncio.gather(*asked) == [True] * 3
-    assert begun == [scopes[0], scopes[1] | scopes[2]]
-    assert await under_test.of(EVERYWHERE)
-    await under_test.close()
+    assert held.begun == [scopes[0], scopes[1] | scopes[2]]
+    assert await held.readings.of(EVERYWHERE)
+    await held.readings.close()
 
 
 async def test_who_got_what_he_wanted_takes_back_no_others_wish() -> None:
     """One for the same, of somebody who asked when the next reading, for both, had begun."""
-    begun, gates = list[Scope](), [asyncio.Event() for _ in range(3)]
-
-    async def load(scope: Scope) -> None:
-        begun.append(scope)
-        await gates[len(begun) - 1].wait()
-
-    async def settled() -> None:
-        for _ in range(20):
-            await asyncio.sleep(0)
-
-    under_test = Readings(load, Metrics(), refresh_s=3_600)
+    held = Held()
     one, another = Scope(frozenset("a")), Scope(routines=True)
-    first = asyncio.ensure_future(under_test.of(another))
+    asked = [held.ask(another)]
     await settled()
-    # They are woken in this order: the second begins a reading, the third and fourth want another.
-    reading = under_test._reading
+    reading = held.readings._reading
     assert reading is not None
-    asked = [asyncio.ensure_future(under_test.of(another))]
-    await asyncio.sleep(0)
 
     async def asked_when_it_is_read(scope: Scope) -> bool:
         await asyncio.wait([reading])
-        return await under_test.of(scope)
+        return await held.readings.of(scope)
 
+    # They are woken in this order: the second begins a reading, the third and fourth want another.
+    asked.append(held.ask(another))
+    await asyncio.sleep(0)
     asked += [asyncio.ensure_future(asked_when_it_is_read(each)) for each in (another, one)]
     await asyncio.sleep(0)
-    asked.append(asyncio.ensure_future(under_test.of(one, lambda: True)))
+    asked.append(held.ask(one, lambda: True))
     await settled()
-    for gate in gates:
-        gate.set()
-        await settled()
-    assert all(await asyncio.gather(first, *asked))
-    assert any(each.schemas for each in begun[2:])
-    await under_test.close()
+    for _ in range(3):
+        await held.end_one()
+    assert all(await asyncio.gather(*asked))
+    assert any(each.schemas for each in held.begun[2:])
+    await held.readings.close()
