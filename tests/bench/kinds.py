@@ -122,7 +122,7 @@ KINDS = [
     Kind(INSERT, ("INSERT INTO log (n) VALUES ({new})",)),
     Kind("nine point selects, then an UPDATE of their table: each",
          (*[_READ_WRITTEN] * 9, _UPDATE)),
-    Kind("BEGIN, point select that is a hit, COMMIT: each", ("BEGIN", _POINT, "COMMIT")),
+    Kind("BEGIN, point select that is a hit, COMMIT: each", ("BEGIN", _POINT, "COMMIT"), hits=True),
     Kind("BEGIN, point select, UPDATE, COMMIT: each",
          ("BEGIN", _READ_WRITTEN, _UPDATE, "COMMIT"), connections=(FEW, MANY)),
     Kind("SET NAMES", ("SET NAMES utf8mb4",)),
@@ -132,5 +132,5 @@ KINDS = [
     Kind("COM_PING", pings=True),
     Kind(CONNECT, connects=True, connections=_ALL),
     Kind("connect, login, SET NAMES, point select that is a hit, quit",
-         ("SET NAMES utf8mb4", _POINT), connects=True),
+         ("SET NAMES utf8mb4", _POINT), hits=True, connects=True),
 ]  # fmt: skip

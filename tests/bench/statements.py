@@ -109,7 +109,8 @@ class Statements:
             texts = tuple(text.replace("{id}", "{next}") for text in kind.statements)
             options = kind._replace(statements=texts).options(1)
             # Twice: what a first look-up only takes note of, a second one keeps.
-            options += [f"--connections={_FILLING}", f"--count={2 * kind.ids}"]
+            answers = 2 * kind.ids * (1 if kind.connects else len(texts))
+            options += [f"--connections={_FILLING}", f"--count={answers}"]
             self._generator.run(where.target, options, 60, {})
 
     def _misses(self, where: Way) -> float:
