@@ -23,7 +23,7 @@ _DATES = frozenset({7, 10, 12})
 _TIME, _BIT, _NEWDECIMAL = 11, 16, 246
 _FLOATS = frozenset({4, 5})
 # Of others MariaDB takes what stands behind them in its memory.
-_DATE_BYTES, _TIME_BYTES = (4, 7, 11), (0, 8, 12)
+_DATE_BYTES = (4, 7, 11)
 _NO_TEXTS = frozenset({*_BYTES, *_DATES, _TIME, _BIT, _NEWDECIMAL})
 _BEGINS_OTHERS = frozenset(b"0123456789+-. \t\n\r\f\v")
 """What texts begin with that may be numbers, dates or times: all others are plain."""
@@ -32,7 +32,6 @@ _LOOKED_AT_BYTES = 1_024
 MOST_FORMED = 2_048
 """Parameters, where not all are numbers, or a date may be wanted: more have no form."""
 _UNSIGNED = 0x80
-_LONGEST_TIME_H = 838
 
 # PLAIN is also what is none of the others. A NEGATIVE is a DECIMAL where MySQL wants any integer, a
 # DECIMAL is none where it wants a YEAR.
@@ -121,11 +120,10 @@ def _form(type_: bytes, value: bytes, dateless: bool) -> int | None:
         return None if not dateless and _may_be_date(type_, value) else PLAIN
     if code in _DATES:
         return _form_of_date(value)
-    if code == _TIME:
-        return _form_of_time(value)
     if code == _NEWDECIMAL:
         return _form_of_decimal(value, dateless)
-    return None if code == _BIT else _form_of_text(value, dateless)
+    # A TIME may become a date of today, by another parameter too.
+    return None if code in (_TIME, _BIT) else _form_of_text(value, dateless)
 
 
 def _is_count(type_: bytes, value: bytes) -> bool:
@@ -205,12 +203,3 @@ def _form_of_date(value: bytes) -> int | None:
     except ValueError:
         return None
     return EXACT_DATETIME if len(value) > 7 else PLAIN
-
-
-def _form_of_time(value: bytes) -> int | None:
-    _, days, hours, minutes, seconds = struct.unpack("<BIBBB", value[:8].ljust(8, b"\0"))
-    if len(value) not in _TIME_BYTES:
-        return None
-    if days * 24 + hours > _LONGEST_TIME_H or max(minutes, seconds) > 59:
-        return None
-    return EXACT_TIME if len(value) > 8 else PLAIN

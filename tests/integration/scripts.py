@@ -454,11 +454,13 @@ def _kind(definition: bytes) -> Answer:
 
 
 def _typed(parameter: str) -> tuple[bytes, bytes]:
-    """A parameter's type and bytes: a LONGLONG, a DOUBLE, NULL or a string."""
+    """A parameter's type and bytes: a LONGLONG, a DOUBLE, a TIME, NULL or a string."""
     if parameter == "NULL":
         return b"\x06\0", b""
     if parameter == "LONG":
         return b"\xfd\0", b""
+    if parameter.startswith("TIME'"):
+        return b"\x0b\0", bytes((8, 0, 0, 0, 0, 0, *map(int, parameter[5:-1].split(":"))))
     if parameter.startswith("#"):
         number = parameter[1:]
         if "." in number:

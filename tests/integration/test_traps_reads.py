@@ -402,6 +402,32 @@ def test_a_pattern_beside_a_parameter_is_remembered_as_it_is(world: World) -> No
     """)
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT a, d < ? FROM x",
+        "SELECT a FROM x WHERE d < ? LIMIT 1",
+        "SELECT DATEDIFF(d, ?) FROM x",
+        "SELECT YEAR(?) FROM x",
+        "SELECT CAST(? AS DATETIME) FROM x",
+    ],
+)
+def test_a_time_of_day_that_becomes_a_date_takes_the_date_of_today(
+    world: World, query: str
+) -> None:
+    """Another day stands for tomorrow."""
+    world.compare(f"""
+        a  CREATE TABLE x (a INT, d DATETIME); INSERT INTO x VALUES (1, '2010-05-05')
+        a  SET timestamp = 1000000000
+        a  .prepare p {query}
+        a  .execute p TIME'10:11:12'
+        a  .execute p TIME'10:11:12'
+        b  SET timestamp = 1700000000
+        b  .prepare p {query}
+        b  .execute p TIME'10:11:12'
+    """)
+
+
 def test_a_list_of_thousands_of_parameters_is_one(world: World) -> None:
     listed, values = ", ".join(["?"] * 5_000), " ".join(f"#{each}" for each in range(5_000))
     world.compare(f"""

@@ -269,9 +269,8 @@ def test_values_of_every_type_are_found() -> None:
         read = statement.read(payload, PLAIN)
         assert read.way is not None
         assert read.way.forms == bytes((PLAIN_FORM, NEGATIVE))
-    for type_ in (7, 10, 11, 12):  # dates and times: as long as they say
-        value = b"\0" if type_ == 11 else NEW_YEAR
-        payload = execution(bytes((type_, 0)) + STRING, value + text(b"-2"))
+    for type_ in (7, 10, 12):  # dates: as long as they say
+        payload = execution(bytes((type_, 0)) + STRING, NEW_YEAR + text(b"-2"))
         read = prepared().read(payload, PLAIN)
         assert read.way is not None
         assert read.way.forms == bytes((PLAIN_FORM, NEGATIVE))
@@ -283,12 +282,9 @@ def test_values_of_every_type_are_found() -> None:
         (12, struct.pack("<BHBB", 4, 2024, 13, 1)),
         (12, struct.pack("<BHBBIB", 9, 2024, 1, 1, 0, 0)),
         (7, struct.pack("<BHBBI", 8, 2024, 1, 1, 0)),
-        (11, struct.pack("<BBIBB", 7, 0, 0, 1, 0)),
         (10, struct.pack("<BHBB", 4, 2024, 2, 30)),
         (7, struct.pack("<BHBBBBB", 7, 2024, 1, 1, 24, 0, 0)),
         (12, b"\0"),
-        (11, struct.pack("<BBIBBB", 8, 0, 35, 0, 0, 0)),
-        (11, struct.pack("<BBIBBB", 8, 0, 0, 1, 60, 0)),
         (16, b"\1\1"),
         *((246, text(none)) for none in (b"two", b"", b".", b"-")),
     ],
@@ -302,6 +298,14 @@ def test_after_a_value_that_is_none_of_its_type_no_answer_is_known(
     assert executed(dateless, execution(types, value)) is None
     assert executed(prepared(1), execution(types, value)) is None
     assert executed(prepared(1), execution(types, value), execution(LONG, ONE)) is None
+
+
+def test_after_a_time_of_day_which_may_become_a_date_of_today_no_answer_is_known() -> None:
+    types, time = b"\x0b\0", struct.pack("<BBIBBB", 8, 0, 0, 10, 11, 12)
+    dateless = prepared(1)
+    dateless.dateless = (True,)
+    assert executed(dateless, execution(types, time)) is None
+    assert executed(dateless, execution(LONG, ONE)) is None
 
 
 def test_after_what_the_server_refused_no_answer_and_no_value_is_known() -> None:
