@@ -196,8 +196,8 @@ def forms_of(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes, tuple
                 shape.append(literal)
         elif dotted and not gap:
             shape[-1] += piece
-        elif piece == b")" and is_row:
-            if most == 1 and 0 < closed == len(shape) - 3 and _repeats_row(shape):
+        elif literal and piece == b")" and is_row:
+            if most == 1 and 2 < closed == len(shape) - 3 and _repeats_row(shape):
                 if shape[-1] == b"??":
                     runs[-2:] = [runs[-2] + runs[-1]]
                 del shape[-3:]

@@ -413,6 +413,18 @@ def test_a_shape_has_the_parameters_that_its_analysis_sees() -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["EXPLAIN INSERT INTO t VALUES {}", "INSERT INTO t VALUES {}; SELECT 1", "SET a = {}"]
+)
+def test_rows_of_parameters_are_not_one_where_literals_matter(text: str) -> None:
+    assert shape(text.format("(?), (?)")).count(b"??") == 2
+
+
+@pytest.mark.parametrize("text", ["), (1) SELECT", "1), (1) SELECT", "?), (?) SELECT"])
+def test_what_ends_before_any_row_has_begun_is_none(text: str) -> None:
+    assert shape(text).count(b")") == 2
+
+
+@pytest.mark.parametrize(
     ("one", "other"),
     [
         ("SELECT id,v FROM t", "SELECT id, v FROM t"),
