@@ -47,7 +47,7 @@ _Item = bytes | bytearray
 _LONG_BYTES = 256  # of an item that is an array: shorter ones are copied as fast
 SIGNS = (b"-", b"+")
 """That may stand before a literal, and are part of it."""
-_LISTED = (b"?", b"??")
+_LITERAL, _PARAMETER = b"?", b"??"
 _ROWS = (b"(", b"ROW(", b"VALUES(", b"VALUE(")
 LISTS_FOLLOW = frozenset((b"IN", b"VALUES", b"VALUE", b"ROW"))
 """Words whose parentheses hold lists: of any length they mean the same."""
@@ -73,149 +73,260 @@ def normalised(pieces: Sequence[bytes], dialect: Dialect) -> bytes:
 
 
 def forms_of(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes, tuple[int, ...]]:
-    """Shape, canonical text and `Lexed.runs`, in one walk; long because each call in it costs a
-    tenth of it.
+    """Shape, canonical text and `Lexed.runs`, in one walk.
 
     Both forms are lists of items joined by one blank. What changes the meaning when white space is
     put before or after it, a parenthesis after a word and a dot, is glued to the item before it.
     """
-    shape: list[_Item] = []
-    canonical: list[_Item] = []
-    literal = b"?" if literals_do_not_matter(pieces) else b""
-    raw: list[bytes] = []  # the select list being read
-    depth = 0
-    in_list = False
-    list_depth = 0  # the depth of that list's SELECT
-    gap = True
-    dotted = after_word = False
-    last = b""
-    run, most = 0, 1  # of like items in the list being read: how many, and how many are kept
-    outer: list[int] = []  # `most` of the lists it is in
-    is_row, closed = False, -1  # whether the list that ends is no call's; where the last such ended
-    runs: list[int] = []
-    quotes = NAME if dialect.ansi_quotes else STRING
-    classes = CLASS
-    for piece in pieces:
-        cls = classes[piece[0]]
-        if in_list:
-            raw.append(piece)
-        if cls == GAP:
-            gap = True
-            continue
-        item = piece
-        is_literal = False
-        is_word = False
-        if cls == WORD:
-            if piece[-1] == 0x27:
-                is_literal = True
-            elif not dotted:
-                is_word = True
-                word = piece.upper()
-                if word in _RESERVED or word in _LIST_ENDS:
-                    if word in _RESERVED:
-                        item = word
-                    if in_list and list_depth == depth and word in _LIST_ENDS:
-                        raw.pop()
-                        _close_list(raw, canonical, dialect)
-                        in_list = False
-        elif cls == OPERATOR:
-            if piece == b"(":
-                depth += 1
-                outer.append(most)
-                is_call = after_word and last.upper() not in LISTS_FOLLOW
-                most = MOST_ARGUMENTS if is_call else 1
-                if after_word and not gap:
-                    shape[-1] += piece
-                    if not in_list:
-                        canonical[-1] += piece
-                    after_word = dotted = False
-                    continue
-            elif piece == b")":
-                depth -= 1
-                is_row, most = most == 1, outer.pop() if outer else 1
-                if in_list and depth < list_depth:
-                    raw.pop()
-                    _close_list(raw, canonical, dialect)
-                    in_list = False
-            elif piece == b";" and in_list:
-                raw.pop()
-                _close_list(raw, canonical, dialect)
-                in_list = False
-        elif cls == NUMBER:
-            if piece == b".":
-                for form in (shape,) if in_list else (shape, canonical):
-                    if gap or not form:
-                        form.append(piece)
-                        continue
-                    if len(form[-1]) > _LONG_BYTES and isinstance(form[-1], bytes):
-                        form[-1] = bytearray(form[-1])
-                    form[-1] += piece
-                after_word = dotted = True
-                gap = False
-                last = piece
+    forms = _Forms(pieces, dialect)
+    forms.read()
+    shape, canonical = forms.shape, forms.canonical
+    if forms.last == b";":
+        _end_statement(pieces, shape.items, canonical)
+    return _joined(b" ", shape.items), _joined(b" ", canonical), tuple(shape.runs)
+
+
+class _Forms:
+    """The forms of these pieces, as they are read one by one."""
+
+    __slots__ = (
+        *("_after_word", "_depth", "_dialect", "_dotted", "_gap", "_list_at", "_list_depth"),
+        *("_pieces", "canonical", "last", "shape"),
+    )
+
+    def __init__(self, pieces: list[bytes], dialect: Dialect) -> None:
+        self._pieces = pieces
+        self._dialect = dialect
+        self.shape = _Shape(folds=literals_do_not_matter(pieces))
+        self.canonical: list[_Item] = []
+        self.last = b""
+        """The last piece that is no gap."""
+        self._dotted = False  # whether that is a dot
+        self._after_word = False  # whether a parenthesis after it may be a call's
+        self._gap = True  # whether a gap follows it
+        self._depth = 0
+        self._list_at = 0  # where the select list begins that is being read; 0 in none
+        self._list_depth = 0  # the depth of its SELECT
+
+    def read(self) -> None:
+        """Reads them all. Each call in it costs a tenth of it, so few are made for one piece."""
+        ansi_quotes = self._dialect.ansi_quotes
+        for at, piece in enumerate(self._pieces):
+            cls = CLASS[piece[0]]
+            if cls == GAP:
+                self._gap = True
                 continue
-            is_literal = not dotted and NUMBER_ALONE.fullmatch(piece) is not None
-        elif cls == STRING:
-            is_literal = piece[0] == 0x27 or quotes == STRING
-        elif cls == COMMENT and is_gap(piece):
-            gap = True
-            if b"sqlcache:" in piece and (said := directive(piece)) is not None:
-                shape.append(b"/*sqlcache:" + said + b"*/")
-                after_word = dotted = False
-            continue
-        elif cls == MARKER:
-            item = b"??"
-        if not in_list:
-            if dotted and not gap:
-                canonical[-1] += piece
+            if cls == OPERATOR:
+                if piece == b"(":
+                    self._open(piece)
+                elif piece == b")":
+                    self._close(at, piece)
+                else:
+                    if piece == b";":
+                        self._end_list(at)
+                    self._add(piece)
+            elif cls == WORD:
+                self._word(at, piece)
+            elif cls == NUMBER:
+                self._number(piece)
+            elif cls == STRING and not (ansi_quotes and piece[0] == 0x22):
+                self._literal(piece)
+            elif cls == MARKER:
+                self._parameter(piece)
+            elif cls == COMMENT and is_gap(piece):
+                self._comment(piece)
+                continue
             else:
-                canonical.append(piece if cls == MARKER else item)
-        if cls == MARKER and literal:
-            run = run + 1 if len(shape) > 1 and shape[-1] == b"," and shape[-2] == item else 1
-            if run > most:
-                shape.pop()
-                runs[-1] += 1
-            else:
-                shape.append(item)
-                runs.append(1)
-        elif literal and (
-            is_literal
-            or (
-                is_word
-                and item in _CONSTANTS
-                and shape
-                and (shape[-1] == b"," or shape[-1][-1:] == b"(")
-            )
-        ):
-            if len(shape) > 1 and shape[-1] in SIGNS and shape[-2][-1:] in _BEFORE_SIGN:
-                shape.pop()
-            run = run + 1 if len(shape) > 1 and shape[-1] == b"," and shape[-2] == literal else 1
-            if run > most:
-                shape.pop()
-            else:
-                shape.append(literal)
-        elif dotted and not gap:
-            shape[-1] += piece
-        elif literal and piece == b")" and is_row:
-            if most == 1 and 2 < closed == len(shape) - 3 and _repeats_row(shape):
-                if shape[-1] == b"??":
-                    runs[-2:] = [runs[-2] + runs[-1]]
-                del shape[-3:]
-            else:
-                shape.append(item)
-            closed = len(shape)
+                self._add(piece)
+                self._after_word = cls in AFTER_WORD
+            self._gap = False
+            self.last = piece
+        self._end_list(len(self._pieces))
+
+    def _add(self, piece: bytes) -> None:
+        """Adds a piece to both forms as it is."""
+        if self._dotted and not self._gap:
+            self._glue(piece)
         else:
-            shape.append(item)
-        if is_word and not in_list and item in _LISTS:
-            in_list, list_depth = True, depth
-        after_word = not is_literal and cls in AFTER_WORD
-        last = piece
-        dotted = gap = False
-    if in_list:
-        _close_list(raw, canonical, dialect)
-    if last == b";":
-        _end_statement(pieces, shape, canonical)
-    return _joined(b" ", shape), _joined(b" ", canonical), tuple(runs)
+            self.shape.items.append(piece)
+            if not self._list_at:
+                self.canonical.append(piece)
+        self._after_word = self._dotted = False
+
+    def _glue(self, piece: bytes) -> None:
+        """Adds a piece to the last item of both."""
+        for form in (self.shape.items,) if self._list_at else (self.shape.items, self.canonical):
+            if len(form[-1]) > _LONG_BYTES and isinstance(form[-1], bytes):
+                form[-1] = bytearray(form[-1])
+            form[-1] += piece
+
+    def _add_canonical(self, piece: bytes) -> None:
+        """Adds a piece to the canonical text alone, outside of select lists."""
+        if self._dotted and not self._gap:
+            self.canonical[-1] += piece
+        else:
+            self.canonical.append(piece)
+
+    def _end_list(self, at: int) -> None:
+        """The select list, if one is being read, ends before this piece."""
+        if self._list_at:
+            _close_list(self._pieces[self._list_at : at], self.canonical, self._dialect)
+            self._list_at = 0
+
+    def _open(self, piece: bytes) -> None:
+        self._depth += 1
+        self.shape.open(self._after_word and self.last.upper() not in LISTS_FOLLOW)
+        if self._after_word and not self._gap:
+            self._glue(piece)
+            self._after_word = self._dotted = False
+        else:
+            self._add(piece)
+
+    def _close(self, at: int, piece: bytes) -> None:
+        self._depth -= 1
+        if self._depth < self._list_depth:
+            self._end_list(at)
+        self._add(piece)
+        self.shape.close()
+
+    def _word(self, at: int, piece: bytes) -> None:
+        if piece[-1] == 0x27:  # such as N'x'
+            self._literal(piece)
+            return
+        if self._dotted:  # even a reserved one is a name there
+            self._add(piece)
+            self._after_word = True
+            return
+        word = piece.upper()
+        if word in _LIST_ENDS and self._depth == self._list_depth:
+            self._end_list(at)
+        item = word if word in _RESERVED else piece
+        if item in _CONSTANTS:
+            self.shape.add_constant(item)
+        else:
+            self.shape.items.append(item)
+        if not self._list_at:
+            self.canonical.append(item)
+            if item in _LISTS:
+                self._list_at, self._list_depth = at + 1, self._depth
+        self._after_word = True
+
+    def _number(self, piece: bytes) -> None:
+        if piece == b".":
+            if self._gap:
+                self._add(piece)
+            else:
+                self._glue(piece)
+            self._after_word = self._dotted = True
+        elif self._dotted or NUMBER_ALONE.fullmatch(piece) is None:
+            self._add(piece)
+            self._after_word = True
+        else:
+            self._literal(piece)
+
+    def _literal(self, piece: bytes) -> None:
+        if not self.shape.folds:
+            self._add(piece)
+            return
+        if not self._list_at:
+            self._add_canonical(piece)
+        self.shape.add_literal()
+        self._after_word = self._dotted = False
+
+    def _parameter(self, piece: bytes) -> None:
+        if not self._list_at:
+            self._add_canonical(piece)
+        if self.shape.folds:
+            self.shape.add_parameter()
+        elif self._dotted and not self._gap:
+            self.shape.items[-1] += piece
+        else:
+            self.shape.items.append(_PARAMETER)
+        self._after_word = self._dotted = False
+
+    def _comment(self, piece: bytes) -> None:
+        self._gap = True
+        if b"sqlcache:" in piece and (said := directive(piece)) is not None:
+            self.shape.items.append(b"/*sqlcache:" + said + b"*/")
+            self._after_word = self._dotted = False
+
+
+class _Shape:
+    """The items of a shape. If it `folds`, its literals are left out, and one literal or parameter
+    stands for all that follow it in a list, as does one row of one."""
+
+    __slots__ = ("_closed", "_most", "_outer", "_run", "folds", "items", "runs")
+
+    def __init__(self, *, folds: bool) -> None:
+        self.folds = folds
+        self.items: list[_Item] = []
+        self.runs: list[int] = []
+        """See `Lexed.runs`."""
+        self._run = 0  # how many like the last item have come in the list being read
+        self._most = 1  # how many of them are kept
+        self._outer: list[int] = []  # the same of the lists that it is in
+        self._closed = -1  # where the last list ended that is no call's
+
+    def open(self, is_call: bool) -> None:
+        """A list begins, perhaps a call's arguments."""
+        self._outer.append(self._most)
+        self._most = MOST_ARGUMENTS if is_call else 1
+
+    def close(self) -> None:
+        """The list has ended with its parenthesis; it goes if it is a row like the one before."""
+        is_row = self._most == 1
+        self._most = self._outer.pop() if self._outer else 1
+        items = self.items
+        if not is_row or not self.folds or items[-1] != b")":
+            return
+        if self._most == 1 and 2 < self._closed == len(items) - 4 and self._repeats_row():
+            if items[-2] == _PARAMETER:
+                self.runs[-2:] = [self.runs[-2] + self.runs[-1]]
+            del items[-4:]
+        self._closed = len(items)
+
+    def _repeats_row(self) -> bool:
+        before, item, _, comma, opens, again, _ = self.items[-7:]
+        return (
+            again in (_LITERAL, _PARAMETER)
+            and (opens == b"(" or (opens in _ROWS and again == _LITERAL))
+            and comma == b","
+            and item == again
+            and before[-1:] == b"("
+        )
+
+    def add_literal(self) -> None:
+        """Adds a literal, and its sign goes into it."""
+        items = self.items
+        if len(items) > 1 and items[-1] in SIGNS and items[-2][-1:] in _BEFORE_SIGN:
+            items.pop()
+        self._add(_LITERAL)
+
+    def add_constant(self, word: bytes) -> None:
+        """Adds a word such as NULL: a literal where it begins an item of a list."""
+        before = self.items[-1] if self.items else b""
+        if self.folds and (before == b"," or before[-1:] == b"("):
+            self._add(_LITERAL)
+        else:
+            self.items.append(word)
+
+    def add_parameter(self) -> None:
+        """Adds a parameter."""
+        if self._add(_PARAMETER):
+            self.runs.append(1)
+        else:
+            self.runs[-1] += 1
+
+    def _add(self, item: bytes) -> bool:
+        """Adds an item of a list, if more like it are kept than have come; whether it has."""
+        items = self.items
+        goes_on = len(items) > 1 and items[-1] == b"," and items[-2] == item
+        self._run = self._run + 1 if goes_on else 1
+        if self._run > self._most:
+            items.pop()  # the comma
+            return False
+        items.append(item)
+        return True
 
 
 def _joined(between: bytes, items: Sequence[_Item]) -> bytes:
@@ -248,17 +359,6 @@ def literals_do_not_matter(pieces: Sequence[bytes]) -> bool:
     return all(piece == b";" or is_gap(piece) for piece in after)
 
 
-def _repeats_row(shape: list[_Item]) -> bool:
-    opens = shape[-2]
-    return (
-        shape[-1] in _LISTED
-        and (opens == b"(" or (opens in _ROWS and shape[-1] == b"?"))
-        and shape[-3] == b","
-        and shape[-5] == shape[-1]
-        and shape[-6][-1:] == b"("
-    )
-
-
 def _close_list(raw: list[bytes], canonical: list[_Item], dialect: Dialect) -> None:
     """Ends a select list: its raw text without what surrounds it becomes one item.
 
@@ -267,7 +367,6 @@ def _close_list(raw: list[bytes], canonical: list[_Item], dialect: Dialect) -> N
     """
     if not dialect.ignore_space and (columns := _columns(raw)) is not None:
         canonical.append(columns)
-        raw.clear()
         return
     start, end = 0, len(raw)
     while start < end and is_gap(raw[start]):
@@ -276,7 +375,6 @@ def _close_list(raw: list[bytes], canonical: list[_Item], dialect: Dialect) -> N
         end -= 1
     if start < end:
         canonical.append(_joined(b"", raw[start:end]))
-    raw.clear()
 
 
 def _columns(raw: list[bytes]) -> bytes | None:
