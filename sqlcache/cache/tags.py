@@ -39,7 +39,7 @@ one. So a lost tag costs hits and never a stale answer.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -82,6 +82,7 @@ _RECORD_BYTES = {
 }
 _HAVE_MORE = frozenset((_NARROW_FENCE, _NARROW_LIFT))
 _LENGTH_BYTES = 2
+_MORE_AT = 2 * ID_BYTES + _LENGTH_BYTES  # of a record without its kind
 _FENCES, _ENDS = (b"F", b"f", b"g"), (b"X", b"U", b"x")
 
 
@@ -225,53 +226,95 @@ def read_log(log: bytes) -> TagState:
 
 def _read_on(state: TagState, log: bytes, at: int) -> TagState:
     """What the log says that has said this up to there."""
-    version, fences, promises = state.version, dict(state.fences), set(state.promises)
-    slots, narrow, own = dict(state.slots), dict(state.narrow), state.log
+    reading = _Reading(state)
     size = len(log)
     while at < size:
         kind = log[at]
         end = at + _RECORD_BYTES.get(kind, size + 1)
         if kind in _HAVE_MORE:
-            more, end = _more(log, end)
+            _, end = _more(log, end)
         if end > size:
             raise _no_record(at)
-        first, second = log[at + 1 : at + 1 + ID_BYTES], log[at + 1 + ID_BYTES : end]
-        if kind == _FENCE:
-            fences[first] = second
-            if narrow:
-                narrow.pop(first, None)
-        elif kind == _VERSION:
-            version = first
-            if slots:
-                slots = dict.fromkeys(slots, first)
-        elif kind == _PROMISE:
-            promises.add(first)
-        elif kind == _LOG:
-            own = first
-        elif kind == _SLOT:
-            if len(slots) < MOST_SLOTS:
-                slots.setdefault(log[at + 1 : end - ID_BYTES], log[end - ID_BYTES : end])
-        elif kind == _BEAT:
-            fences[first] = second
-        elif kind == _NARROW_FENCE:
-            cover = _cover(more, at)
-            if narrow.pop(first, None) is None and first not in fences:
-                narrow[first] = cover  # a second one may be of another
-            fences[first] = second[:ID_BYTES]
-        else:
-            stood = fences.pop(first, None) is not None
-            was_narrow = narrow.pop(first, None) is not None
-            spared = _slots(more) if was_narrow and kind == _NARROW_LIFT else ()
-            if kind != _UNDO:
-                version = second[:ID_BYTES]
-                if slots:
-                    slots = {
-                        slot: own if slot in spared else version for slot, own in slots.items()
-                    }
-                if stood:
-                    promises.clear()
+        try:
+            _TAKE[kind](reading, log[at + 1 : end])
+        except ValueError:
+            raise _no_record(at) from None
         at = end
-    return TagState(version, fences, frozenset(promises), slots, narrow, own)
+    return reading.state()
+
+
+class _Reading:
+    """What a log has said so far. Each method takes a record of one kind, without that."""
+
+    __slots__ = ("_fences", "_log", "_narrow", "_promises", "_slots", "_version")
+
+    def __init__(self, state: TagState) -> None:
+        self._version = state.version
+        self._fences = dict(state.fences)
+        self._promises = state.promises
+        self._slots = state.slots
+        self._narrow = dict(state.narrow)
+        self._log = state.log
+
+    def state(self) -> TagState:
+        fences, promises, slots = self._fences, self._promises, self._slots
+        return TagState(self._version, fences, promises, slots, self._narrow, self._log)
+
+    def version(self, version: bytes, spared: Collection[bytes] = ()) -> None:
+        self._version = version
+        if self._slots:
+            self._slots = {s: v if s in spared else version for s, v in self._slots.items()}
+
+    def fence(self, record: bytes) -> None:
+        fence = record[:ID_BYTES]
+        self._fences[fence] = record[ID_BYTES:]
+        if self._narrow:
+            self._narrow.pop(fence, None)
+
+    def narrow_fence(self, record: bytes) -> None:
+        fence, cover = record[:ID_BYTES], _cover(record[_MORE_AT:])
+        if self._narrow.pop(fence, None) is None and fence not in self._fences:
+            self._narrow[fence] = cover  # a second one may be of another
+        self._fences[fence] = record[ID_BYTES : 2 * ID_BYTES]
+
+    def beat(self, record: bytes) -> None:
+        self._fences[record[:ID_BYTES]] = record[ID_BYTES:]
+
+    def lift(self, record: bytes) -> None:
+        fence, version = record[:ID_BYTES], record[ID_BYTES : 2 * ID_BYTES]
+        was_narrow = self._narrow.pop(fence, None) is not None
+        self.version(version, _slots(record[_MORE_AT:]) if was_narrow else ())
+        if self._fences.pop(fence, None) is not None:
+            self._promises = _NOBODY
+
+    def undo(self, record: bytes) -> None:
+        self._fences.pop(record, None)
+        self._narrow.pop(record, None)
+
+    def promise(self, record: bytes) -> None:
+        self._promises |= {record}
+
+    def log(self, record: bytes) -> None:
+        self._log = record
+
+    def slot(self, record: bytes) -> None:
+        slot = record[:SLOT_BYTES]
+        if len(self._slots) < MOST_SLOTS and slot not in self._slots:
+            self._slots = {**self._slots, slot: record[SLOT_BYTES:]}
+
+
+_TAKE: Mapping[int, Callable[[_Reading, bytes], None]] = {
+    _VERSION: _Reading.version,
+    _FENCE: _Reading.fence,
+    _LIFT: _Reading.lift,
+    _UNDO: _Reading.undo,
+    _PROMISE: _Reading.promise,
+    _LOG: _Reading.log,
+    _SLOT: _Reading.slot,
+    _NARROW_FENCE: _Reading.narrow_fence,
+    _BEAT: _Reading.beat,
+    _NARROW_LIFT: _Reading.lift,
+}
 
 
 def covers_in(log: bytes, at: int) -> list[Cover]:
@@ -283,7 +326,7 @@ def covers_in(log: bytes, at: int) -> list[Cover]:
         if kind in _HAVE_MORE:
             told, at = _more(log, more)
             if kind == _NARROW_FENCE:
-                covers.append(_cover(told, at))
+                covers.append(_cover(told))
     return covers
 
 
@@ -298,7 +341,7 @@ def _more(log: bytes, at: int) -> tuple[bytes, int]:
     return log[begin:end], max(begin, end)
 
 
-def _cover(more: bytes, at: int) -> Cover:
+def _cover(more: bytes) -> Cover:
     cover: dict[bytes, frozenset[bytes]] = {}
     begin = 0
     while begin < len(more):
@@ -306,7 +349,7 @@ def _cover(more: bytes, at: int) -> Cover:
         slot, buckets = more[begin : named - 1], more[named - 1 : named]
         begin = named + BUCKET_BYTES * (buckets[0] if buckets else len(more))
         if begin > len(more):
-            raise _no_record(at)
+            raise ValueError("a cover is cut short")
         cover[slot] = frozenset(_split(more[named:begin], BUCKET_BYTES))
     return cover
 
