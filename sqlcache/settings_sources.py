@@ -290,41 +290,35 @@ def _known() -> list[str]:
 
 
 def _expected(error: Mapping[str, Any]) -> str:
-    limits = error.get("ctx", {})
-    match error["type"]:
-        case "value_error":
-            return str(limits["error"])
-        case "greater_than_equal":
-            return f"expected at least {limits['ge']}"
-        case "greater_than":
-            return f"expected more than {limits['gt']:g}"
-        case "less_than_equal":
-            return f"expected at most {limits['le']}"
-        case "literal_error":
-            return f"expected {limits['expected']}"
-        case "int_parsing" | "int_type" | "int_from_float":
-            return "expected a whole number"
-        case "int_parsing_size":
-            return "expected a whole number of fewer digits"
-        case "float_parsing" | "float_type" | "finite_number":
-            return "expected a number"
-        case "bool_parsing" | "bool_type":
-            return "expected true or false"
-        case "path_type":
-            return "expected the path of a file that exists"
-        case "string_type":
-            return "expected a text"
-        case "string_too_short":
-            return "expected a text that is not empty"
-        case "too_short":
-            return f"expected at least {limits['min_length']} characters"
-        case "list_type" | "tuple_type" if error["loc"][-1] in LISTS:
-            return f"expected a list, as [[{error['loc'][-1]}]] makes one"
-        case "list_type" | "tuple_type":
-            return "expected a list"
-        case "model_type":
-            return f"expected settings by their names, as [[{error['loc'][0]}]] makes them"
-        case "string_pattern_mismatch":
-            return "expected 1 to 64 printable ASCII characters without spaces"
-        case _:
-            return f"expected something else: {error['msg']}"
+    kind, path = error["type"], error["loc"]
+    if kind in ("list_type", "tuple_type") and path[-1] in LISTS:
+        return f"expected a list, as [[{path[-1]}]] makes one"
+    sentence = _EXPECTED.get(kind, "expected something else: {msg}")
+    return sentence.format_map({**error, **error.get("ctx", {})})
+
+
+_EXPECTED: Final = {
+    "value_error": "{error}",
+    "greater_than_equal": "expected at least {ge}",
+    "greater_than": "expected more than {gt:g}",
+    "less_than_equal": "expected at most {le}",
+    "literal_error": "expected {expected}",
+    "int_parsing": "expected a whole number",
+    "int_type": "expected a whole number",
+    "int_from_float": "expected a whole number",
+    "int_parsing_size": "expected a whole number of fewer digits",
+    "float_parsing": "expected a number",
+    "float_type": "expected a number",
+    "finite_number": "expected a number",
+    "bool_parsing": "expected true or false",
+    "bool_type": "expected true or false",
+    "path_type": "expected the path of a file that exists",
+    "string_type": "expected a text",
+    "string_too_short": "expected a text that is not empty",
+    "too_short": "expected at least {min_length} characters",
+    "list_type": "expected a list",
+    "tuple_type": "expected a list",
+    "model_type": "expected settings by their names, as [[{loc[0]}]] makes them",
+    "string_pattern_mismatch": "expected 1 to 64 printable ASCII characters without spaces",
+}
+"""By what pydantic calls the error."""
