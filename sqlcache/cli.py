@@ -327,21 +327,42 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="say which one this is")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    serve = commands.add_parser("serve", help="run the proxy")
-    serve.set_defaults(command=_serve)
-    invalidate = commands.add_parser(
-        "invalidate", help="follow MySQL's binary log for a fleet, and serve nobody"
+    def add(name: str, command: Callable[[argparse.Namespace], int], tells: str) -> _Parser:
+        added = commands.add_parser(name, help=tells)
+        added.set_defaults(command=command)
+        return added
+
+    _add_setting_flags(add("serve", _serve, "run the proxy"), SHORT_NAMES)
+    _add_setting_flags(
+        add("invalidate", _invalidate, "follow MySQL's binary log for a fleet, and serve nobody"),
+        ("upstream", "memcached", "admin", "log_level"),
     )
-    invalidate.set_defaults(command=_invalidate)
-    health = commands.add_parser("healthcheck", help="ask a running sqlcache if it is ready")
-    health.set_defaults(command=_healthcheck)
-    check = commands.add_parser("check-config", help="say what the settings are, or what is wrong")
-    check.set_defaults(command=_check_config)
+    health = add("healthcheck", _healthcheck, "ask a running sqlcache if it is ready")
+    _add_setting_flags(health, ("admin",))
+    check = add("check-config", _check_config, "say what the settings are, or what is wrong")
     check.add_argument(
         "--connect", action="store_true", help="ask MySQL and memcached, too, and for the rights"
     )
-    stats = commands.add_parser("stats", help="say what memcached holds, or what of one table")
-    stats.set_defaults(command=_stats)
+    _add_setting_flags(check, SHORT_NAMES)
+    _fill_stats(add("stats", _stats, "say what memcached holds, or what of one table"))
+    top = add("top", _top, "watch a running sqlcache, in the terminal")
+    _add_setting_flags(top, ("admin",))
+    _fill_flush(add("flush", _flush, "have a running sqlcache forget answers"))
+    save = add("save", _save, "write what memcached remembers into a file")
+    load_saved = add("load", _load_saved, "give an empty memcached what a file has")
+    for each in (save, load_saved):
+        each.add_argument("file", metavar="FILE", type=Path, help="with all answers: keep it safe")
+        _add_setting_flags(each, ("upstream", "memcached", "binlog"))
+    _fill_explain(add("explain", _explain, "say what becomes of a statement, and why"))
+    _fill_init(add("init", _init, "write the files that a new installation needs"))
+    completions = add("completions", _completions, "print a script that completes commands")
+    shells = ("bash", "zsh", "fish")
+    completions.add_argument("shell", metavar="SHELL", choices=shells, help=", ".join(shells))
+    _fill_demo(add("demo", _demo, "measure reads with and without sqlcache"))
+    return parser
+
+
+def _fill_stats(stats: argparse.ArgumentParser) -> None:
     about = stats.add_mutually_exclusive_group()
     about.add_argument("--table", metavar="SCHEMA.TABLE", help="its tag, and what hangs on it")
     for shown, tells in _SHOWN.items():
@@ -356,35 +377,23 @@ def make_parser() -> argparse.ArgumentParser:
     stats.add_argument("--sort", metavar="NAME", help="what the first rows have most of")
     stats.add_argument("--limit", metavar="N", type=_positive, default=30, help="rows (30)")
     stats.add_argument("--json", action="store_true", help="the rows as JSON, with all there is")
-    top = commands.add_parser("top", help="watch a running sqlcache, in the terminal")
-    top.set_defaults(command=_top)
-    flush = commands.add_parser("flush", help="have a running sqlcache forget answers")
-    flush.set_defaults(command=_flush)
+    _add_setting_flags(stats, ("memcached", "admin"))
+
+
+def _fill_flush(flush: argparse.ArgumentParser) -> None:
     flushed = flush.add_mutually_exclusive_group(required=True)
     flushed.add_argument("--table", metavar="SCHEMA.TABLE", help="those that hang on a table")
     flushed.add_argument("--schema", metavar="NAME", help="those of a schema")
     flushed.add_argument("--all", action="store_true", help="all of them")
-    save = commands.add_parser("save", help="write what memcached remembers into a file")
-    save.set_defaults(command=_save)
-    load_saved = commands.add_parser("load", help="give an empty memcached what a file has")
-    load_saved.set_defaults(command=_load_saved)
-    for each in (save, load_saved):
-        each.add_argument("file", metavar="FILE", type=Path, help="with all answers: keep it safe")
-        _add_setting_flags(each, ("upstream", "memcached", "binlog"))
-    explain = commands.add_parser("explain", help="say what becomes of a statement, and why")
-    explain.set_defaults(command=_explain)
+    _add_setting_flags(flush, ("admin",))
+
+
+def _fill_explain(explain: argparse.ArgumentParser) -> None:
     explain.add_argument("statement", metavar="STATEMENT", help="in quotes; it is not run")
     explain.add_argument("--schema", metavar="NAME", help="the session's default schema")
     explain.add_argument(
         "--user", metavar="NAME", default="", help="who sends it, for rules about users"
     )
-    for each in (serve, check):
-        _add_setting_flags(each, SHORT_NAMES)
-    _add_setting_flags(invalidate, ("upstream", "memcached", "admin", "log_level"))
-    _add_setting_flags(health, ("admin",))
-    _add_setting_flags(stats, ("memcached", "admin"))
-    _add_setting_flags(top, ("admin",))
-    _add_setting_flags(flush, ("admin",))
     _add_setting_flags(
         explain,
         ("upstream", "admin"),
@@ -394,27 +403,8 @@ def make_parser() -> argparse.ArgumentParser:
         },
     )
 
-    _add_init(commands.add_parser("init", help="write the files that a new installation needs"))
-    completions = commands.add_parser("completions", help="print a script that completes commands")
-    completions.set_defaults(command=_completions)
-    shells = ("bash", "zsh", "fish")
-    completions.add_argument("shell", metavar="SHELL", choices=shells, help=", ".join(shells))
-    demo = commands.add_parser("demo", help="measure reads with and without sqlcache")
-    demo.set_defaults(command=_demo)
-    demo.add_argument(
-        "--rows", type=_positive, default=30_000, help="rows of the table (default 30000)"
-    )
-    demo.add_argument(
-        "--reads", type=_positive, default=1_000, help="reads of each run (default 1000)"
-    )
-    demo.add_argument(
-        "--keep", action="store_true", help="leave all servers up until Ctrl-C, to try things"
-    )
-    return parser
 
-
-def _add_init(init: argparse.ArgumentParser) -> None:
-    init.set_defaults(command=_init)
+def _fill_init(init: argparse.ArgumentParser) -> None:
     add = init.add_argument
     add("--dir", metavar="FOLDER", type=Path, default=Path(), help="where they are put (here)")
     add("--force", action="store_true", help="overwrite those that are there")
@@ -433,6 +423,18 @@ def _add_init(init: argparse.ArgumentParser) -> None:
     ):
         flag = _SETTING_FLAGS[name]
         add("--" + name, **{**flag, "help": f"{flag['help']} ({default})"})
+
+
+def _fill_demo(demo: argparse.ArgumentParser) -> None:
+    demo.add_argument(
+        "--rows", type=_positive, default=30_000, help="rows of the table (default 30000)"
+    )
+    demo.add_argument(
+        "--reads", type=_positive, default=1_000, help="reads of each run (default 1000)"
+    )
+    demo.add_argument(
+        "--keep", action="store_true", help="leave all servers up until Ctrl-C, to try things"
+    )
 
 
 def _add_setting_flags(
