@@ -142,12 +142,17 @@ class Diagnostics:
             self._warned_of_counting = False
         if tracker.prepared is not None and tracker.prepared.warnings:  # those of before are gone
             self._warned = self._ran_since = True
+        unread = meaning.unread and holds(RUNS_NO_QUERY, command.data)
+        if command.code not in WRITES_NOTHING and not (meaning.keeps_found_rows or unread):
+            self._may_have_found(command, meaning, tracker)
+
+    def _may_have_found(
+        self, command: ClientCommand, meaning: Meaning, tracker: ResponseTracker
+    ) -> None:
+        """What the server ran may have set its FOUND_ROWS()."""
+        last = tracker.ends[-1] if tracker.ends else None
         succeeded = last is not None and last.status is not None
         fails_amid = self.mariadb and last is not None and last.error_code in FAILS_AMID
-        unread = meaning.unread and holds(RUNS_NO_QUERY, command.data)
-        keeps_found_rows = meaning.keeps_found_rows or unread
-        if command.code in WRITES_NOTHING or keeps_found_rows:
-            return
         if succeeded and meaning.may_count and tracker.matched == 0 and self._found:
             self.in_doubt, self._found = self._packet is not None, False
             return

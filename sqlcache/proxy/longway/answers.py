@@ -174,18 +174,24 @@ class Answers:
                 offsets = [each - begins for each in tracker.status_offsets]
                 flag = Status.METADATA_CHANGED
                 chunk = with_flags(chunk, offsets, flag, flag if recounts else 0)
-            self._metrics.bytes_to_clients += len(chunk)
-            others_wait = self._writes.under_way or (kept is not None and kept.is_waited_for)
-            if not self._relay.tell(chunk, ahead=others_wait) and not tracker.done:
-                if self._writes.under_way:
-                    await self._relay.hurry_client()
-                elif kept is not None:
-                    await kept.wait_for_client(self._relay)
-                await self._relay.let_client_catch_up()
+            await self._tell(chunk, kept, tracker)
             if tracker.wants_file:
                 await self._relay.pass_file()
                 tracker.file_sent()
         return meaning
+
+    async def _tell(
+        self, chunk: bytes, kept: ResponseCopy | None, tracker: ResponseTracker
+    ) -> None:
+        """Passes a chunk on, and waits for a client that does not read what it has."""
+        self._metrics.bytes_to_clients += len(chunk)
+        others_wait = self._writes.under_way or (kept is not None and kept.is_waited_for)
+        if not self._relay.tell(chunk, ahead=others_wait) and not tracker.done:
+            if self._writes.under_way:
+                await self._relay.hurry_client()
+            elif kept is not None:
+                await kept.wait_for_client(self._relay)
+            await self._relay.let_client_catch_up()
 
     async def _numbered(
         self, command: ClientCommand, chunk: bytes, tracker: ResponseTracker

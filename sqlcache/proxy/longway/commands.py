@@ -98,24 +98,7 @@ class Commands:
                     await self._get_to_know(command)
                 await self._execute_prepared(command)
             case Command.STMT_PREPARE:
-                await self._get_to_know(command)
-                self._handles.close_others()
-                prepared = self._meanings.of_prepared_text(command, self._standing.state)
-                # What it writes to may be a view that calls a function.
-                named = [changed(s, reads=s.reads | s.writes) for s in prepared.statements]
-                with self._unsent.unread():
-                    await self._planner.keeper.learn_of(named, self._standing.state)
-                writes = self._planner.tagging.written_when_prepared(prepared)
-                edition = self._planner.keeper.edition
-                elsewhere = prepared.goes_elsewhere
-                sets = Statement("SET", Kind.SESSION, settings=prepared.put_back)
-                statements = (sets,) if prepared.put_back else ()
-                meaning = Meaning(
-                    statements, writes=writes, edition=edition, goes_elsewhere=elsewhere
-                )
-                if writes and prepared.opaque_session:
-                    meaning = UNKNOWN
-                await self._running.execute(command, meaning)
+                await self._prepare(command)
             case code if code in STREAMS:
                 return await self._stream(command)
             case Command.TABLE_DUMP:  # its answer, where a server still has one, cannot be followed
@@ -124,18 +107,7 @@ class Commands:
                     err_packet(1, ER_UNKNOWN_COM_ERROR, "Unknown command", "08S01")
                 )
             case code if code in NO_RESPONSE:
-                if len(command.payload) < UNANSWERED_BYTES[Command(code)]:
-                    raise ProtocolError("a command is cut short")
-                self._metrics.statements_relayed += 1
-                number = self._meanings.number_of(command)
-                if code == Command.STMT_CLOSE and number and command.data.startswith(CLOSE):
-                    self._handles.close(number)
-                elif self._handles.refused(command.data) is None:
-                    await self._running.show_unseen(number)
-                    await self._relay.send(self._running.as_sent(command))
-                else:
-                    await self._relay.throw_away(command)
-                self._meanings.sent_unanswered(command)
+                await self._pass_unanswered(command)
             case code:
                 # The others need none, and some answer how many warnings there are.
                 if code not in WRITES_NOTHING:
@@ -188,6 +160,38 @@ class Commands:
             prepared.runs_under(b"" if state.settings_unknown else state.preparing)
             command.execution = prepared.read(command.payload, state.capabilities)
         await self._reading.read_or_execute(command, meaning)
+
+    async def _prepare(self, command: ClientCommand) -> None:
+        await self._get_to_know(command)
+        self._handles.close_others()
+        prepared = self._meanings.of_prepared_text(command, self._standing.state)
+        # What it writes to may be a view that calls a function.
+        named = [changed(s, reads=s.reads | s.writes) for s in prepared.statements]
+        with self._unsent.unread():
+            await self._planner.keeper.learn_of(named, self._standing.state)
+        writes = self._planner.tagging.written_when_prepared(prepared)
+        edition = self._planner.keeper.edition
+        elsewhere = prepared.goes_elsewhere
+        sets = Statement("SET", Kind.SESSION, settings=prepared.put_back)
+        statements = (sets,) if prepared.put_back else ()
+        meaning = Meaning(statements, writes=writes, edition=edition, goes_elsewhere=elsewhere)
+        if writes and prepared.opaque_session:
+            meaning = UNKNOWN
+        await self._running.execute(command, meaning)
+
+    async def _pass_unanswered(self, command: ClientCommand) -> None:
+        if len(command.payload) < UNANSWERED_BYTES[Command(command.code)]:
+            raise ProtocolError("a command is cut short")
+        self._metrics.statements_relayed += 1
+        number = self._meanings.number_of(command)
+        if command.code == Command.STMT_CLOSE and number and command.data.startswith(CLOSE):
+            self._handles.close(number)
+        elif self._handles.refused(command.data) is None:
+            await self._running.show_unseen(number)
+            await self._relay.send(self._running.as_sent(command))
+        else:
+            await self._relay.throw_away(command)
+        self._meanings.sent_unanswered(command)
 
     async def _stream(self, command: ClientCommand) -> bool:
         """Passes on a stream; False when it is over, True where the server refuses it."""

@@ -166,13 +166,7 @@ class Standing:
         self.state.ran(meaning.statements, failed=tracker.failed, schema=meaning.schema)
         if self.state.variables.tells_of_transactions:
             self._diagnostics.states.forget()
-        may_read = meaning.opaque_session or meaning.goes_elsewhere
-        if meaning.sets_role and not tracker.failed:
-            self.state.rights.set_role(self._globals)
-        elif may_read or (meaning.names_schema and tracker.failed):
-            self.state.rights.may_have_been_read(self._globals)
-        elif meaning.names_schema:
-            self.state.rights.read_on_schema(self._globals)
+        self._note_rights(meaning, failed=tracker.failed)
         if tracker.columns and command.code != Command.STMT_PREPARE:
             self.state.expired = False
         if any(each.verb == "ALTER" and each.changes_globals for each in meaning.statements):
@@ -199,6 +193,16 @@ class Standing:
             case Command.RESET_CONNECTION:
                 self.state.reset(self._globals, is_mariadb=self._planner.keeper.is_mariadb)
                 self._begin_anew()
+
+    def _note_rights(self, meaning: Meaning, *, failed: bool) -> None:
+        """Follows when the server has read the session's rights."""
+        may_read = meaning.opaque_session or meaning.goes_elsewhere
+        if meaning.sets_role and not failed:
+            self.state.rights.set_role(self._globals)
+        elif may_read or (meaning.names_schema and failed):
+            self.state.rights.may_have_been_read(self._globals)
+        elif meaning.names_schema:
+            self.state.rights.read_on_schema(self._globals)
 
     def _note_mixing(self, meaning: Meaning) -> None:
         diagnostics = self._diagnostics
