@@ -1,6 +1,6 @@
 """Every setting: its name, unit, limits and default. `settings_sources` has where values come from.
 
-- Names carry their units (`_s`, `_bytes`).
+- Names carry their units (`_s`, `_bytes`); a number of bytes may be given as `64MiB`, too.
 - No message, `repr` or log line ever holds a password.
 - Settings never change after they were loaded, others may take their place; a process that starts
   others hands them on as is.
@@ -48,6 +48,7 @@ _KEPT_BYTES: Final = 256 << 20
 _PROCESS_BYTES: Final = 72_000_000
 """What a process takes that holds nothing yet; `make bench` measures it."""
 _TRANSACTIONS_BYTES: Final = 64 << 20
+_SIZE: Final = re.compile(r"([0-9]{1,12}) ?([KMG])iB")
 _SHORTEST_SECRET: Final = 16
 _SHORTEST_TOKEN: Final = 8
 _TOKEN: Final = re.compile(r"[!-~]([ -~]*[!-~])?")
@@ -234,6 +235,16 @@ class _Section(BaseModel):
             kinds = _kinds_of(cls.model_fields[info.field_name].annotation)
             if not kinds.isdisjoint((int, float)):
                 raise ValueError(f"expected a {'whole ' if int in kinds else ''}number")
+        return value
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _sizes_may_have_units(cls, value: object, info: ValidationInfo) -> object:
+        """Takes `64MiB` for 67108864."""
+        named = info.field_name is not None and info.field_name.endswith("_bytes")
+        if named and isinstance(value, str) and (size := _SIZE.fullmatch(value.strip())):
+            number, unit = size.groups()
+            return int(number) << 10 * (1 + "KMG".index(unit))
         return value
 
 

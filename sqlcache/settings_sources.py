@@ -293,6 +293,8 @@ def _expected(error: Mapping[str, Any]) -> str:
     kind, path = error["type"], error["loc"]
     if kind in ("list_type", "tuple_type") and path[-1] in LISTS:
         return f"expected a list, as [[{path[-1]}]] makes one"
+    if kind == "int_parsing" and str(path[-1]).endswith("_bytes"):
+        return "expected a whole number of bytes, as 67108864 or 64MiB"
     sentence = _EXPECTED.get(kind, "expected something else: {msg}")
     return sentence.format_map({**error, **error.get("ctx", {})})
 

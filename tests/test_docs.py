@@ -33,7 +33,8 @@ Each setting can be given, the later of these winning, in `sqlcache.toml` (or th
 a flag. Those have a short name in the environment, too: `proxy.tls_key` is `--tls-key`,
 `SQLCACHE_TLS_KEY` or `SQLCACHE_PROXY__TLS_KEY`; both of the latter at once are refused, as given
 twice. There nodes are a list with commas, `SQLCACHE_MEMCACHED=10.0.0.5:11211,10.0.0.6:11211`, and
-rules and routines JSON, in `SQLCACHE_RULES` and `SQLCACHE_ROUTINES`.
+rules and routines JSON, in `SQLCACHE_RULES` and `SQLCACHE_ROUTINES`. A number of bytes may be given
+as `"64MiB"`, or with KiB or GiB.
 A setting that there is not is refused; a variable that only begins with `SQLCACHE_` is a warning.
 `sqlcache check-config` with the same flags prints every value and where it came from, or says what
 is wrong; with `--connect` it also asks MySQL and memcached, whether the tables and schemas that

@@ -257,6 +257,36 @@ class TestSecretFiles:
             )
 
 
+class TestSizes:
+    @pytest.mark.parametrize(
+        ("given", "size"),
+        [
+            ("64MiB", 64 << 20),
+            ("2 GiB", 2 << 30),
+            (" 512KiB ", 512 << 10),
+            ("67108864", 64 << 20),
+        ],
+    )
+    def test_may_have_a_unit(self, given: str, size: int) -> None:
+        assert settings(f"[cache]\nnear_bytes = '{given}'").near_bytes == size
+        environment = {"SQLCACHE_CACHE__NEAR_BYTES": given}
+        assert settings(environment=environment).near_bytes == size
+
+    @pytest.mark.parametrize("given", ["64MB", "64mib", "MiB", "1.5GiB", "-1KiB", "64 M", "8TiB"])
+    def test_are_refused_with_any_other(self, given: str) -> None:
+        (sentence,) = refused(f"[cache]\nnear_bytes = '{given}'")
+        assert "expected a whole number" in sentence
+        assert sentence.endswith("of bytes, as 67108864 or 64MiB, or auto")
+
+    def test_have_the_same_limits_with_one(self) -> None:
+        (sentence,) = refused("[proxy]\nbuffer_bytes = '2GiB'")
+        assert sentence.endswith("expected at most 1073741824")
+
+    def test_are_of_bytes_alone(self) -> None:
+        (sentence,) = refused("[proxy]\nmax_connections = '1KiB'")
+        assert sentence.endswith("expected a whole number")
+
+
 class TestAuto:
     @pytest.fixture
     def machine(self, monkeypatch: pytest.MonkeyPatch) -> None:
