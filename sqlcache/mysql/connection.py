@@ -6,7 +6,8 @@ is bounded whatever streams through it. What a byte costs there does not grow wi
 however small pieces they come and are taken.
 
 TLS is done here, over `ssl.MemoryBIO`, and not by the event loop: a peer may send the first bytes
-of its TLS handshake in the same segment as the packet that asks for it.
+of its TLS handshake in the same segment as the packet that asks for it. However short its records
+are, others have their turns between them.
 """
 
 import asyncio
@@ -60,6 +61,7 @@ class Channel:
         self._transport: SocketTransport | None = None
         self._lost = False
         self._tls: Tls | None = None
+        self._decrypts_later = False
         self._reading = True
         self._writing = True
         self._readable: asyncio.Future[None] | None = None
@@ -431,7 +433,10 @@ class Channel:
         """Reads, however full the buffer is: what is waited for may be longer than its limit."""
         if not self._reading and self._transport is not None and not self.closed:
             self._reading = True
-            self._transport.resume_reading()
+            if self._tls is not None and self._tls.waits:
+                self._decrypt_later()
+            else:
+                self._transport.resume_reading()
 
     def _without_foretold(self, data: bytes) -> bytes:
         """What comes after the answers that were foretold."""
@@ -494,7 +499,29 @@ class Channel:
         if self._tls.ended:
             self._end_soon()
             self.close()
+        elif self._tls.waits:
+            self._decrypt_later()
         if not plain:
             self.wake()
         else:
             self._received(plain)
+
+    def _decrypt_later(self) -> None:
+        """Others want a turn before what has come is decrypted on; no more is read until then."""
+        if self._transport is not None and not self._decrypts_later:
+            self._decrypts_later = True
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._decrypt_on)
+
+    def _decrypt_on(self) -> None:
+        self._decrypts_later = False
+        transport, tls = self._transport, self._tls
+        if transport is None or tls is None or not self._reading or transport.is_closing():
+            return
+        try:
+            self._tls_received(b"")
+        except Exception:
+            transport.abort()
+            raise
+        if self._reading and not tls.waits:
+            transport.resume_reading()

@@ -3,9 +3,8 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,9 +15,11 @@ from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import packet
 from sqlcache.mysql.scan import with_number
+from sqlcache.mysql.tls import Tls
 from sqlcache.mysql.transport import SocketTransport
-from tests.certificates import self_signed
+from tests.certificates import Certificate, self_signed
 from tests.costs import costs_at_most
+from tests.turns import counted_turns
 
 LONG = b"x" * 16_000_000  # more than the kernel takes
 OK = b"\x07\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00"
@@ -101,12 +102,25 @@ async def test_a_peer_that_says_nothing_more_has_ended_though_it_takes_nothing()
     writer.close()
 
 
-async def test_so_has_one_that_says_so_by_tls(tmp_path: Path) -> None:
-    made = self_signed(tmp_path, "own")
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return self_signed(tmp_path_factory.mktemp("own"), "own")
+
+
+@pytest.fixture(scope="module")
+def contexts(own: Certificate) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A server's, and that of a client which trusts anybody."""
     serves = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    serves.load_cert_chain(made.certificate, made.key)
+    serves.load_cert_chain(own.certificate, own.key)
     asks = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     asks.check_hostname, asks.verify_mode = False, ssl.CERT_NONE
+    return serves, asks
+
+
+async def test_so_has_one_that_says_so_by_tls(
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext],
+) -> None:
+    serves, asks = contexts
     ours, theirs = socket.socketpair()
     channel = Channel.over(ours, buffer_bytes=1 << 16)
     greets = asyncio.to_thread(asks.wrap_socket, theirs)
@@ -121,6 +135,111 @@ async def test_so_has_one_that_says_so_by_tls(tmp_path: Path) -> None:
     assert channel.unsent_bytes
     await channel.gone(0.05)
     peer.close()
+
+
+SHORT = bytes(range(256)) * 16
+"""What a peer says in records of a byte each."""
+
+
+@pytest.fixture
+def peer() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Both ends of a connection, which holds all that."""
+    ours, theirs = socket.socketpair()
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    theirs.setblocking(False)
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+async def in_short_records(
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext], channel: Channel, theirs: socket.socket
+) -> bytes:
+    """That, from a peer that has greeted the channel."""
+    serves, asks = contexts
+    loop, client = asyncio.get_running_loop(), Tls(asks, False, None)
+    greets = asyncio.ensure_future(channel.start_tls(serves, server_side=True))
+    client.decrypt()
+    while not greets.done():
+        await loop.sock_sendall(theirs, client.pending_output())
+        if not client.established:
+            client.decrypt(await loop.sock_recv(theirs, 1 << 16))
+        await asyncio.sleep(0)
+    return b"".join(client.encrypt(SHORT[at : at + 1]) for at in range(len(SHORT)))
+
+
+async def test_others_have_turns_while_many_tls_records_are_decrypted(
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext], peer: tuple[socket.socket, socket.socket]
+) -> None:
+    channel = Channel.over(peer[0], buffer_bytes=1 << 20)
+    sent = await in_short_records(contexts, channel, peer[1])
+    assert peer[1].send(sent) == len(sent)
+    with counted_turns() as turns:
+        assert await channel.read_exactly(len(SHORT)) == SHORT
+    assert turns.count >= len(SHORT) // 256
+    channel.abort()
+
+
+async def test_no_more_of_them_is_decrypted_than_the_buffer_holds(
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext], peer: tuple[socket.socket, socket.socket]
+) -> None:
+    """Nor is it noticed before the rest was taken that the peer has gone."""
+    channel = Channel.over(peer[0], buffer_bytes=200)
+    sent = await in_short_records(contexts, channel, peer[1])
+    assert peer[1].send(sent) == len(sent)
+    peer[1].close()
+    heard = b""
+    for at_most in (10, 100, 200, 1_000, 1):
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert 200 <= channel.buffered_bytes < 300
+        assert not channel.closed
+        heard += await channel.read(at_most)
+    with suppress(ConnectionLost):
+        while True:
+            heard += await channel.read()
+    assert channel.closed
+    assert heard == SHORT
+
+
+async def test_nothing_of_them_comes_after_the_channel_was_closed(
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext], peer: tuple[socket.socket, socket.socket]
+) -> None:
+    channel = Channel.over(peer[0], buffer_bytes=1 << 20)
+    sent = await in_short_records(contexts, channel, peer[1])
+    peer[1].send(sent)
+    while not channel.buffered_bytes:
+        await asyncio.sleep(0)
+    channel.close()
+    here = channel.buffered_bytes
+    while not channel.closed:
+        await channel.wait()
+    await asyncio.sleep(0.01)
+    assert channel.buffered_bytes == here < len(SHORT)
+
+
+async def test_what_fails_at_one_of_them_ends_the_connection(
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext], peer: tuple[socket.socket, socket.socket]
+) -> None:
+    channel = Channel.over(peer[0], buffer_bytes=1 << 20)
+    sent = await in_short_records(contexts, channel, peer[1])
+    raised, unhandled = ValueError("a fault"), list[object]()
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: unhandled.append(context["exception"]))
+    heard = list[bytes]()
+
+    def fails(data: bytes) -> bool:
+        heard.append(data)
+        if len(heard) == 2:
+            raise raised
+        return True
+
+    channel.intercept = fails
+    peer[1].send(sent)
+    async with asyncio.timeout(20):
+        while not channel.closed:
+            await channel.wait()
+    assert (b"".join(heard), unhandled) == (SHORT[:128], [raised])
 
 
 @given(
