@@ -19,9 +19,11 @@ from sqlcache.demo.servers import (
     wait_until,
 )
 from tests.conftest import ProxyFactory
+from tests.fakes.middleman import Fault, Middleman
 from tests.integration.test_two_proxies import (
     WAITS_FOR_TABLE,
     account,
+    counter,
     in_thread,
     pair,
     run,
@@ -366,3 +368,28 @@ def test_what_a_text_leads_to_is_not_taken_for_known_because_it_defines_somethin
         run(holder, "DO RELEASE_LOCK('{a}')".format(**schemas))
         writing.join()
         assert run(reader, read) == ((2,),)
+
+
+def test_a_view_that_comes_while_views_are_being_read_is_read_again_soon(
+    upstream: PrivateSqlServer,
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+    account: dict[str, str],
+) -> None:
+    """Until then it may call any code, so that each read of it forgets everything."""
+    upstream.sql("CREATE TABLE t (v INT); INSERT INTO t VALUES (1)", account["database"])
+    with Middleman(upstream) as between:
+        server = proxy(
+            between, memcached, upstream__catalog_refresh_s=3600, upstream__tls="disabled"
+        )
+        with session(server, account) as reader:
+            trap = between.set_trap(b"FROM information_schema.VIEWS WHERE TABLE_SCHEMA", Fault.HOLD)
+            reading = in_thread(lambda: run(reader, "SELECT v FROM w"))
+            assert trap.sprung.wait(30)
+            upstream.sql("CREATE VIEW w AS SELECT v FROM t", account["database"])
+            trap.released.set()
+            reading.join()
+            warm(server, reader, "SELECT v FROM w")
+            before = counter(server, "hits")
+            assert run(reader, "SELECT v FROM w") == ((1,),)
+            assert counter(server, "hits") == before + 1

@@ -24,7 +24,7 @@ from sqlcache.sql.catalog.reads import Reads
 from sqlcache.sql.catalog.server import Server, is_of_system
 from sqlcache.sql.catalog.stored import Stored
 from sqlcache.sql.catalog.writes import Writes
-from sqlcache.sql.facts import Facts
+from sqlcache.sql.facts import Facts, View
 from sqlcache.sql.names import TableName
 
 
@@ -67,8 +67,11 @@ class Catalog:
         return Catalog(self.definitions, stored, self.schemas)
 
     def knows(self, name: TableName) -> bool:
-        """Whether there is such a table, view or sequence, or the name is the server's own."""
-        return self.server.folded(name) in self.definitions.relations or is_of_system(name)
+        """Whether there is such a table, view or sequence, or the name is the server's own. A view
+        without a body may have been made while the catalog was read."""
+        relation = self.definitions.relations.get(self.server.folded(name))
+        hidden = isinstance(relation, View) and relation.body is None
+        return (relation is not None and not hidden) or is_of_system(name)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Catalog):
