@@ -395,7 +395,9 @@ _NUMBER = re.compile(rb"[0-9]{1,20}")
 def _first_number(payload: bytes, offset: int) -> int | None:
     """In what an OK says in words, whatever their language. Before these stands their length, which
     may be a digit's code; also for clients that are told nothing of their session."""
-    if offset < len(payload):
-        _, offset = read_lenenc(payload, offset)
-    found = _NUMBER.search(payload, offset)
+    try:
+        words_at = read_lenenc(payload, offset)[1] if offset < len(payload) else offset
+    except ProtocolError:  # they are for people: nothing else hangs on them
+        return None
+    found = _NUMBER.search(payload, words_at)
     return int(found[0]) if found else None

@@ -40,6 +40,7 @@ PLAIN = {
         NEW,
         (b"\x00\xfc\x00\x01\xfd\x00\x00\x01\x02\x00\x00\x00\x03abc",),
     ),
+    "ok with words of no length": (OLD, (ok() + b"\xfb\x00",)),
     "no rows": (OLD, result_set(OLD)),
     "no rows, new": (NEW, result_set(NEW)),
     "rows": (OLD, result_set(OLD, b"\x01a\x01b", b"\xfb\xfb", b"", b"\xfc" + bytes(300))),
