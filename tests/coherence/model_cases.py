@@ -7,7 +7,15 @@ from tests.coherence.model_explore import Case
 from tests.coherence.model_rows import JOINS
 from tests.coherence.model_rows import QUERIES as ROW_QUERIES
 from tests.coherence.model_search import Profile
-from tests.coherence.model_world import DEADLINE_S, OUTAGE_S, PLAIN, REACH_S, Action, Shape
+from tests.coherence.model_world import (
+    DEADLINE_S,
+    LONGEST_WAIT_S,
+    OUTAGE_S,
+    PLAIN,
+    REACH_S,
+    Action,
+    Shape,
+)
 
 LEASE_S = 0.1
 
@@ -943,6 +951,41 @@ CASES = {
         after=(("pass", _LONG), ("hurry", *_read("0", "a", "s"))),
         shape=Shape(processes=3, witness=False),
     ),
+    "the node is lame, and well before the writer": Case(
+        before=(
+            *(*_TWO_FILLED, ("lame", "n0", "CARRYING_OUT"), _write("0", "a", "w")),
+            *(("pass", LONGEST_WAIT_S + 1), ("settle",), ("freeze", "0"), ("rejoin", "n0")),
+            ("pass", 1.0),
+        ),
+        sessions=((_read("1", "a", "r"),),),
+        after=(("thaw", "0"), ("pass", 12.0), ("hurry", *_read("1", "a", "s"))),
+    ),
+    "the node is lame, and the writer dies": Case(
+        before=(
+            *(*_TWO_FILLED, ("lame", "n0", "ANSWERING"), _write("0", "a", "w")),
+            *(("pass", LONGEST_WAIT_S + 1), ("hurry", *_write("0", "a", "v")), ("settle",)),
+            *(("kill", "0"), ("rejoin", "n0"), ("pass", 1.0)),
+        ),
+        sessions=((_read("1", "a", "r"),),),
+        after=(("pass", _LONG), ("hurry", *_read("1", "a", "s"))),
+    ),
+    "the node is lame for a moment": Case(
+        before=(
+            *(*_TWO_FILLED, ("lame", "n0", "CARRYING_OUT"), _write("0", "a", "w")),
+            *(("pass", OUTAGE_S / 2 - 0.1), ("settle",), ("freeze", "0"), ("rejoin", "n0")),
+        ),
+        sessions=((_read("1", "a", "r"),),),
+        after=(("thaw", "0"), ("pass", 12.0), ("hurry", *_read("1", "a", "s"))),
+    ),
+    "the node is lame while others promise": Case(
+        before=(
+            *(*_WINDOW, ("lame", "n0", "CARRYING_OUT"), _write("0", "a", "w")),
+            *(("pass", LONGEST_WAIT_S + 1), ("settle",), ("well", "n0"), ("pass", 0.1)),
+        ),
+        sessions=((_read("1", "a", "r"),),),
+        after=(("pass", 12.0), ("hurry", *_read("1", "a", "s"))),
+        shape=_LEASES,
+    ),
     "the node forgets a fence": Case(
         before=(_FILLED, _write("0", "a", "w"), ("pass", 0.05), *_RESTARTED),
         sessions=((_read("1", "a", "r"),),),
@@ -1050,6 +1093,11 @@ PROFILES = {
     "nodes": Profile(
         (PLAIN, _TWO_NODES, _NEAR, _UNSEEN),
         ("stall", "down", "restart", "kill", "freeze", "stop", "cut"),
+        slow=True,
+    ),
+    "lame nodes": Profile(
+        (PLAIN, _TWO_NODES, _UNSEEN, _UNSEEN_LEASE, _STRICT),
+        ("lame", "lame", "stall", "restart", "kill", "freeze", "stop", "evict"),
         slow=True,
     ),
     "fences are lost": Profile(

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from enum import Enum
 
 from sqlcache.memcache.memory import ItemStore
-from sqlcache.memcache.protocol import Reply
+from sqlcache.memcache.protocol import META_NOOP, Reply
+
+_NOOP, _ALIVE = META_NOOP, b"MN\r\n"
 
 
 class Fault(Enum):
@@ -23,8 +25,18 @@ class Fault(Enum):
     CUT_AFTER = "the connection breaks when the node has carried the request out"
 
 
+class Lameness(Enum):
+    """What a node takes longer for than anybody waits."""
+
+    CARRYING_OUT = "requests wait until it is well again"
+    ANSWERING = "requests are carried out, and their answers wait"
+
+
 class MemcachedNode:
     """A memcached: `stalled` is SIGSTOP, `down` refuses connections.
+
+    One that is `lame` answers no-ops in time, and so takes new connections, and nothing else: it is
+    late with carrying out what it is asked, or with answering it.
 
     `fault` is asked for each request, with the name of the process it comes from.
     """
@@ -33,6 +45,7 @@ class MemcachedNode:
         self.name = name
         self.stalled = False
         self.down = False
+        self.lame: Lameness | None = None
         self.fault: Callable[[str], Fault | None] = lambda _: None
         self._clock = clock
         self.store = ItemStore(clock=clock)
@@ -41,6 +54,10 @@ class MemcachedNode:
     @property
     def works(self) -> bool:
         return not (self.stalled or self.down)
+
+    @property
+    def is_well(self) -> bool:
+        return self.works and self.lame is None
 
     def forget(self) -> None:
         """It was restarted: empty, and its CAS uniques begin again."""
@@ -91,9 +108,23 @@ class Wire(asyncio.Transport):
             self.replies.clear()
             self._loop.call_soon(self._protocol.connection_lost, error)
 
+    @property
+    def may_execute(self) -> bool:
+        """Whether the node carries out anything of it now."""
+        late = self.node.lame is Lameness.CARRYING_OUT
+        return self.node.works and bool(self.requests) and not (late and self.requests[0] != _NOOP)
+
+    @property
+    def may_deliver(self) -> bool:
+        """Whether any replies are not late."""
+        late = self.node.lame is not None
+        return bool(self.replies) and not (late and self.replies[0] != _ALIVE)
+
     def execute(self, count: int) -> None:
         """The node carries out the next requests."""
         for _ in range(min(count, len(self.requests))):
+            if not self.may_execute:
+                return
             fault = self.node.fault(self.process)
             if fault in (Fault.SILENCE, Fault.CUT_BEFORE):
                 self.requests.clear()
@@ -112,10 +143,11 @@ class Wire(asyncio.Transport):
             self.lose(ConnectionResetError())
 
     def deliver(self) -> None:
-        """All replies reach the client's socket."""
-        if self.replies:
-            data = b"".join(self.replies)
-            self.replies.clear()
+        """All replies that are not late reach the client's socket."""
+        data = b""
+        while self.may_deliver:
+            data += self.replies.popleft()
+        if data:
             self._loop.call_soon(self._receive, data)
 
     def _receive(self, data: bytes) -> None:

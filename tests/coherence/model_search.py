@@ -22,9 +22,17 @@ from sqlcache.cache.tags import Tag
 from sqlcache.memcache import connection
 from tests.coherence import model_rows
 from tests.coherence.model_mysql import EVERYTHING, QUERIES
+from tests.coherence.model_network import Lameness
 from tests.coherence.model_rows import NUMBERING, WRITES
 from tests.coherence.model_sessions import ALL_PROBED, LATE, NARROW, PROBED, STYLES
-from tests.coherence.model_world import WITNESS, Action, Shape, Stale, World
+from tests.coherence.model_world import (
+    LONGEST_WAIT_S,
+    WITNESS,
+    Action,
+    Shape,
+    Stale,
+    World,
+)
 
 _TIMES = {False: (0, 0, 1, 2), True: (3, 5)}
 
@@ -285,6 +293,8 @@ class _Drawing:
             case "stall" | "down":
                 end = "up" if fault == "down" else chance.choice(("resume", "rejoin"))
                 yield from self._outage(node, fault, end)
+            case "lame":
+                yield from self._lameness(node)
             case "restart":
                 yield "restart", node
             case "cut":
@@ -316,6 +326,31 @@ class _Drawing:
             yield "pass", self._chance.choice((0.0, 0.3, 1.0))
         yield from self._fills()
         yield "pass", self._chance.choice((0.3, 1.0))
+        yield from self._fills()
+
+    def _lameness(self, node: str) -> Iterator[Action]:
+        """Often long enough that writes go on without the node, and often amid others' moves."""
+        chance = self._chance
+        end = chance.choice(("well", "rejoin"))
+        if not self._world.nodes[node].is_well:
+            yield end, node
+            return
+        yield "lame", node, chance.choice([each.name for each in Lameness])
+        if chance.random() < 0.3:
+            return
+        yield "pass", chance.choice((0.02, 0.3, 1.2))
+        write = self._write()
+        yield write
+        yield "pass", chance.choice((0.6, 2.6, *3 * (LONGEST_WAIT_S + 0.5,)))
+        if chance.random() < 0.6:
+            yield from self._writes()
+            yield ("settle",)
+        if chance.random() < 0.3:
+            yield chance.choice(("kill", "freeze")), write[1]
+        yield end, node
+        yield "pass", chance.choice((0.02, 0.1, 0.5, 1.2, 4.5))
+        yield from self._fills()
+        yield ("settle",)
         yield from self._fills()
 
     def _outage(self, node: str, fault: str, end: str) -> Iterator[Action]:

@@ -49,7 +49,7 @@ from tests.coherence.model_mysql import (
     Values,
     tables_of,
 )
-from tests.coherence.model_network import MemcachedNode, Wire
+from tests.coherence.model_network import Lameness, MemcachedNode, Wire
 
 Action = tuple[str | int | float, ...]
 
@@ -63,6 +63,8 @@ DEADLINE_S = 6.0
 LEASE_TTL_S = 10
 OUTAGE_S = 2.0
 REACH_S = 1.5
+LONGEST_WAIT_S = 10.0
+"""For a node that lives, and answers nothing."""
 _BRIEF_CUT_S = 0.5
 _TICK_S = 1e-6
 _LOOK_S = OUTAGE_S / ASKS_PER_OUTAGE + _TICK_S  # until each has looked in on the nodes again
@@ -245,7 +247,7 @@ class World:
 
     def _do_execute(self, wire: str, count: int = _ALL) -> bool:
         found = self.wires.get(wire)
-        if found is None or not found.requests or not found.node.works or self._is_cut(found):
+        if found is None or not found.may_execute or self._is_cut(found):
             return False
         found.execute(count)
         self._looked &= found.process == WITNESS
@@ -253,7 +255,7 @@ class World:
 
     def _do_deliver(self, wire: str) -> bool:
         found = self.wires.get(wire)
-        if found is None or not found.replies or self._is_cut(found):
+        if found is None or not found.may_deliver or self._is_cut(found):
             return False
         found.deliver()
         return True
@@ -339,9 +341,23 @@ class World:
         was, found.stalled = found.stalled, False
         return was
 
+    def _do_lame(self, node: str, late_with: str) -> bool:
+        """The node is late with everything but no-ops, for all processes alike."""
+        found = self.nodes[node]
+        if not found.is_well:
+            return False
+        found.lame = Lameness[late_with]
+        return True
+
+    def _do_well(self, node: str) -> bool:
+        """It is in time again; what is no more waited for is carried out, or was."""
+        found = self.nodes[node]
+        was, found.lame = found.lame, None
+        return was is not None
+
     def _do_rejoin(self, node: str) -> bool:
-        """The node was cut off rather than stopped: what was on its way to it is lost."""
-        if not self._do_resume(node):
+        """The node was cut off rather than stopped, or lame: what was on its way to it is lost."""
+        if not (self._do_resume(node) or self._do_well(node)):
             return False
         self.wires = {
             name: wire
@@ -425,8 +441,8 @@ class World:
 
     def moves(self, count: int) -> list[Action]:
         """What nodes, `count` requests at a time, and database may do next."""
-        wires = [w for w in self.wires.values() if w.requests and not self._is_cut(w)]
-        steps: list[Action] = [("step", wire.name, count) for wire in wires if wire.node.works]
+        wires = [w for w in self.wires.values() if w.may_execute and not self._is_cut(w)]
+        steps: list[Action] = [("step", wire.name, count) for wire in wires]
         return steps + [("commit", name) for name in self.database.statements]
 
     def evictable(self) -> list[str]:
@@ -521,8 +537,8 @@ class World:
     def _look(self) -> None:
         """The witness looks at everything, in no time, if anything has changed."""
         witness = self.processes.get(WITNESS)
-        works = all(node.works for node in self.nodes.values())
-        if witness is None or not works or self._looked:
+        are_well = all(node.is_well for node in self.nodes.values())
+        if witness is None or not are_well or self._looked:
             return
         for query in self.queries:
             witness.engine.lookup(self.read_of(witness, query), partial(self._saw, query))
@@ -666,6 +682,7 @@ class World:
         for node in self.nodes:
             self.do(("resume", node))
             self.do(("up", node))
+            self.do(("well", node))
         self.silent.clear()
         for process in self.processes:
             self.do(("thaw", process))
