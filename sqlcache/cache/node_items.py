@@ -205,11 +205,12 @@ class NodeItems:
             if replies[0] is not None:
                 self.mementos.connected(name, replies[0][1])
 
-        self._cluster.submit(self._batch(name, [self.mementos.asking(name)]), told)
+        asking = self._batch(name, [self.mementos.asking(name)])
+        self._cluster.submit(asking, told, for_life=True)
 
     async def ask(self, name: str, requests: list[bytes]) -> list[Reply | None]:
         """The replies of a node, each None where it does not answer."""
-        return await self._cluster.ask(self._batch(name, requests))
+        return await self._cluster.ask(self._batch(name, requests), for_life=True)
 
     def _batch(self, name: str, requests: list[bytes]) -> list[Request]:
         route = self._placement.root_key(name)

@@ -1,5 +1,6 @@
 """All nodes as one: a key's node comes from the ring, and a batch's requests go to each node as
-one pipelined write. Every answer is a sign of life, see `health`.
+one pipelined write. Every answer is a sign of life, see `health`. A node that answers nothing,
+though it takes connections, is asked for these alone: else all would wait for it in vain.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ from time import CLOCK_BOOTTIME, clock_gettime
 
 from sqlcache import suspends
 from sqlcache.callbacks import told
-from sqlcache.memcache.connection import Node
+from sqlcache.memcache.connection import Node, answer
 from sqlcache.memcache.health import Health
 from sqlcache.memcache.protocol import Reply
 from sqlcache.memcache.ring import Ring
@@ -71,9 +72,14 @@ class Cluster:
         return [name for name, health in self._health.items() if not health.trusts(now)]
 
     def submit(
-        self, requests: Sequence[Request], done: Callable[[list[Reply | None]], None]
+        self,
+        requests: Sequence[Request],
+        done: Callable[[list[Reply | None]], None],
+        *,
+        for_life: bool = False,
     ) -> None:
-        """Sends the requests; `done` gets their replies in order, None where a node is away.
+        """Sends the requests; `done` gets their replies in order, None where a node is away, or
+        answers nothing and is not asked `for_life`.
 
         Requests to one node arrive in the order given.
         """
@@ -88,7 +94,10 @@ class Cluster:
                     self._heard(health, asked_at)
                     done([*answers])
 
-            node.submit(b"".join([each for _, each in requests]), len(requests), answered)
+            if health.answers_nothing and not for_life:
+                self._loop.call_soon(answer, answered, None)
+            else:
+                node.submit(b"".join([each for _, each in requests]), len(requests), answered)
             return
         places = self._places(requests)
         replies: list[Reply | None] = [None] * len(requests)
@@ -98,15 +107,19 @@ class Cluster:
             nonlocal waiting
             if answers is not None:
                 self._heard(self._health[name], asked_at)
-                for place, answer in zip(mine, answers, strict=True):
-                    replies[place] = answer
+                for place, reply in zip(mine, answers, strict=True):
+                    replies[place] = reply
             waiting -= 1
             if not waiting:
                 done(replies)
 
         for name, mine in places.items():
-            payload = b"".join([requests[place][1] for place in mine])
-            self.nodes[name].submit(payload, len(mine), partial(collect, name, mine))
+            collecting = partial(collect, name, mine)
+            if self._health[name].answers_nothing and not for_life:
+                self._loop.call_soon(answer, collecting, None)
+            else:
+                payload = b"".join([requests[place][1] for place in mine])
+                self.nodes[name].submit(payload, len(mine), collecting)
 
     def _heard(self, health: Health, asked_at: float) -> None:
         """`asked_at`: with the time in which the machine was suspended, as it was noted then."""
@@ -132,11 +145,13 @@ class Cluster:
             places.setdefault(self._ring.node_for(key), []).append(place)
         return places
 
-    async def ask(self, requests: Sequence[Request]) -> list[Reply | None]:
+    async def ask(
+        self, requests: Sequence[Request], *, for_life: bool = False
+    ) -> list[Reply | None]:
         """Like `submit`, for a coroutine. No requests have no replies."""
         if not requests:
             return []
-        return await told(partial(self.submit, requests))
+        return await told(partial(self.submit, requests, for_life=for_life))
 
     async def close(self) -> None:
         """Closes every node."""

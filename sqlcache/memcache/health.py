@@ -11,6 +11,12 @@ process that was itself stopped, or did not get the processor, has not asked. It
 the time in between, so it distrusts, too; but it has no reason to think that anybody went on
 without the node, and gives the others time to say that they have not (`cache/node_watch.py`).
 
+A *lame* node takes new connections, and answers a no-op on each, but nothing else in time. To be
+reached is a sign of life, and writers wait on: it may have come for a moment. But not for longer
+than they wait for a node that refuses, from the last answer on: then it is out until it answers
+again. Nor is it trusted for being reached, by anybody. So whoever goes on without it does what it
+would if it had not reached the node, and what others know of the node is the same.
+
 Others can be asked if the node knows of them. A *stranger* is a process that it does not know of,
 as one that has started since. That waits for twice `outage_s` before it goes on without the node:
 so none has where the silence was shorter than `outage_s`, not even one that missed a moment in
@@ -41,10 +47,12 @@ class Health:
         "_late",
         "_missed_s",
         "_quarantine_s",
+        "_reached",
         "_silent",
         "_unanswered",
         "_unheard",
         "_unheard_s",
+        "answers_nothing",
         "distrusted_at",
         "doubted",
         "enrolled",
@@ -66,6 +74,9 @@ class Health:
         self._missed_s = self._unheard_s = inf
         self._greeted = False
         self._late = False
+        self._reached = False
+        self.answers_nothing = False
+        """It has not answered for longer than anybody waits, however often it was reached."""
         self.out_at = now
         """Since when a writer need wait no longer, if it need not."""
         self.distrusted_at = now
@@ -107,14 +118,17 @@ class Health:
 
     def asked(self, now: float) -> None:
         """The node is asked for a sign of life, as it is `ASKS_PER_OUTAGE` times in an outage."""
+        was_out = self.is_out
         slept = now - self._asked_at > 3 * self._ask_every_s
         self._unanswered = 0 if slept else self._unanswered + 1
         self._silent = 0 if slept else self._silent + 1
         self._unheard += 1
         self._asked_at = now
+        # By then a stranger has waited, too.
+        self.answers_nothing = self._silent * self._ask_every_s > self.longest_wait_s
         if slept:
             self.enrolled = False
-        if self._unanswered == self._most_unanswered + 1:
+        if not was_out and self.is_out:
             self.out_at = now
 
     def was_suspended(self, seconds: float) -> None:
@@ -129,6 +143,7 @@ class Health:
             self._missed(unknown_s)
             self.distrust(now, late=2 * self._silent * self._ask_every_s < unknown_s)
         self._unanswered = self._silent = self._unheard = 0
+        self._reached = self.answers_nothing = False
         if asked_at > self._alive_at:
             self._alive_at = asked_at
 
@@ -153,8 +168,9 @@ class Health:
         return self._unheard_s > self._gap_s or now < self.distrusted_at + reach_s
 
     def reached(self) -> None:
-        """A new connection to it stands, so it lives: a writer waits on."""
+        """A new connection to it stands, so it lives: a writer waits on, unless it is lame."""
         self._unanswered = 0
+        self._reached = True
 
     def distrust(self, now: float, *, forgot: bool = False, late: bool = False) -> None:
         """What the node holds is not to be relied on: the quarantine begins.
@@ -208,7 +224,12 @@ class Health:
     @property
     def is_out(self) -> bool:
         """Whether a writer need wait no longer: a stranger waits for twice as long."""
-        return self._unanswered > self._most_unanswered
+        return self._unanswered > self._most_unanswered or self.answers_nothing
+
+    @property
+    def is_lame(self) -> bool:
+        """Whether it was reached and has answered nothing else for an outage."""
+        return self._reached and self._silent > ASKS_PER_OUTAGE
 
     @property
     def _most_unanswered(self) -> int:

@@ -276,6 +276,28 @@ def write_at_once_without_a_node(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Health, "is_out", True)
 
 
+def write_at_once_without_a_lame_node(patch: pytest.MonkeyPatch) -> None:
+    """That a node was reached and does not answer is enough."""
+    right = Health.is_out
+    assert isinstance(right, property)
+
+    def is_out(self: Health) -> bool:
+        return self._reached or bool(right.__get__(self))
+
+    patch.setattr(Health, "is_out", property(is_out))
+
+
+def trust_a_node_that_is_reached(patch: pytest.MonkeyPatch) -> None:
+    """A new connection is as good as an answer to those who read, and to writers it is not."""
+    right = Health.reached
+
+    def reached(self: Health) -> None:
+        right(self)
+        self._alive_at = asyncio.get_running_loop().time()
+
+    patch.setattr(Health, "reached", reached)
+
+
 def trust_every_node_from_the_start(patch: pytest.MonkeyPatch) -> None:
     """A process that starts amid an outage, or soon after, takes the node for a good one."""
     right = Health.greet
@@ -709,6 +731,8 @@ BUGS: dict[Bug, str] = {
         "who has just started, in a quarantine of others, goes on without a node"
     ),
     write_at_once_without_a_node: "the writer loses memcached",
+    write_at_once_without_a_lame_node: "the node is lame for a moment",
+    trust_a_node_that_is_reached: "the node is lame, and well before the writer",
     trust_a_node_whatever_its_silence: "the node is cut off",
     deny_what_is_owed: "the node is back before a fence is, which has missed a moment",
     forget_a_write_that_has_no_fence: (

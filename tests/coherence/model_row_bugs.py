@@ -377,7 +377,11 @@ def _in_another_order(patch: pytest.MonkeyPatch, place: Callable[[Request], int]
     right = Cluster.submit
 
     def submit(
-        self: Cluster, requests: Sequence[Request], done: Callable[[list[Reply | None]], None]
+        self: Cluster,
+        requests: Sequence[Request],
+        done: Callable[[list[Reply | None]], None],
+        *,
+        for_life: bool = False,
     ) -> None:
         order = sorted(range(len(requests)), key=lambda at: place(requests[at]))
 
@@ -385,7 +389,7 @@ def _in_another_order(patch: pytest.MonkeyPatch, place: Callable[[Request], int]
             places = dict(zip(order, replies, strict=True))
             done([places[at] for at in range(len(requests))])
 
-        right(self, [requests[at] for at in order], answered)
+        right(self, [requests[at] for at in order], answered, for_life=for_life)
 
     patch.setattr(Cluster, "submit", submit)
 

@@ -13,9 +13,10 @@ import pytest
 from tests.coherence.model_bugs import BUGS, Bug
 from tests.coherence.model_cases import CASES, LARGE, PROFILES
 from tests.coherence.model_explore import draw, explore
+from tests.coherence.model_network import Lameness
 from tests.coherence.model_row_bugs import ROW_BUGS
 from tests.coherence.model_search import Violation, replay, reproducible, search, shortest
-from tests.coherence.model_world import DEADLINE_S, LEASE_TTL_S, Shape, World
+from tests.coherence.model_world import DEADLINE_S, LEASE_TTL_S, LONGEST_WAIT_S, Shape, World
 
 _MOST_ORDERS, _MOST_OF_LARGE = 120, 1_500
 _ORDERS_DRAWN = 50
@@ -156,6 +157,29 @@ def test_during_a_write_the_others_wait_on(world: World) -> None:
     world.do(("write", "1", "a", "plain", "1:write"))
     world.do(("pass", DEADLINE_S / 2))
     assert _queries(world) == ["0", "1"]  # the fill and the write
+
+
+@pytest.mark.parametrize("late_with", [each.name for each in Lameness])
+def test_a_lame_node_delays_writes_only_until_it_counts_as_out(late_with: str) -> None:
+    """However often it is connected with anew: no write begins anew to wait for it."""
+    with reproducible(0):
+        world = World(Shape())
+        world.do(("lame", "n0", late_with))
+        world.do(("write", "0", "a", "plain", "0:first"))
+        world.do(("pass", LONGEST_WAIT_S - 0.5))
+        assert _queries(world) == []
+        world.do(("pass", 2.0))
+        assert _queries(world) == ["0"]
+        for number in range(3):
+            world.do(("write", "0", "a", "plain", f"0:later {number}"))
+        world.do(("pass", 0.1))
+        assert _queries(world) == 4 * ["0"]
+        world.do(("settle",))
+        world.do(("pass", 0.1))
+        assert not world.open
+        world.do(("finish",))
+        assert not world.problems()
+        world.close()
 
 
 def _found(where: str) -> Violation | None:

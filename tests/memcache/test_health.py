@@ -128,6 +128,33 @@ def test_a_node_that_takes_a_new_connection_is_not_out() -> None:
     assert not node.is_out
 
 
+def test_a_node_that_takes_connections_and_answers_nothing_is_out_in_the_end() -> None:
+    node = health()
+    most = int(node.longest_wait_s / TICK_S)
+    now = TICK_S
+    for number in range(most):
+        assert node.is_lame == (number > ASKS_PER_OUTAGE)
+        now = ask(node, now, 1, answers=False) + TICK_S
+        node.reached()
+    assert not node.is_out
+    out_at = ask(node, now, 1, answers=False)
+    node.reached()
+    assert node.is_out
+    assert node.out_at == out_at
+    node.heard(out_at, out_at)
+    assert not node.is_out
+    assert not node.is_lame
+    assert not node.trusts(out_at)
+
+
+def test_one_that_was_stopped_waits_anew_for_a_node_that_takes_connections() -> None:
+    node = health()
+    now = ask(node, TICK_S, int(node.longest_wait_s / TICK_S), answers=False)
+    node.reached()
+    ask(node, now + OUTAGE_S, 1, answers=False)
+    assert not node.is_out
+
+
 def test_an_answer_that_was_long_on_its_way_may_hide_a_silence() -> None:
     """Of those that came while this process was late, the first was sent before it."""
     node = health()
