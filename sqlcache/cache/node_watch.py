@@ -86,6 +86,7 @@ class NodeWatch:
         self._items = NodeItems(cluster, keyspace, placement, self._lost_memory)
         self._questions = NodeQuestions(self._items, fences)
         self._at_work: set[str] = set()
+        self._lame: set[str] = set()  # told of
         self._prover: Prover | None = None
         self._proofs: dict[str, tuple[float, Proof]] = {}  # with what they are about
         self._unprovable: set[str] = set()
@@ -143,6 +144,7 @@ class NodeWatch:
             for name in self._cluster.nodes:
                 health = self._cluster.health_of(name)
                 health.asked(now)
+                self._tell_of_lameness(name, health)
                 if name not in self._at_work:
                     self._at_work.add(name)
                     self._spawn(self._visit(name, health))
@@ -152,6 +154,13 @@ class NodeWatch:
                     log.warning("memcached node is not used: has it no room at all? node=%s", name)
                 self._greeted.set()
             await asyncio.sleep(self._cluster.outage_s / ASKS_PER_OUTAGE)
+
+    def _tell_of_lameness(self, name: str, health: Health) -> None:
+        if health.is_lame and name not in self._lame:
+            self._lame.add(name)
+            log.warning("memcached node takes connections, and answers too late node=%s", name)
+        elif name in self._lame and not health.is_lame:
+            self._lame.discard(name)
 
     def _is_unknown(self, name: str) -> bool:
         health = self._cluster.health_of(name)

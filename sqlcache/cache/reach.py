@@ -5,6 +5,7 @@ Less patience would let a write go on that other proxies cannot know of.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -14,6 +15,9 @@ from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tag_logs import Appended, Record, Steps, TagLogs
 from sqlcache.cache.tags import Tag, TagState, versions_around
 from sqlcache.cache.windows import Windows
+from sqlcache.process.events import Seldom
+
+log = logging.getLogger(__name__)
 
 _AGAIN_S = 0.02
 _PATIENCE_S = 10.0  # with a node that lives and refuses, as one without memory does
@@ -40,6 +44,7 @@ class Reach:
         self._logs = logs
         self._windows = windows
         self._lapses = lapses
+        self._seldom = Seldom()
         self._loop = asyncio.get_running_loop()
 
     async def versions(self, tags: Iterable[Tag]) -> dict[Tag, bytes | None]:
@@ -109,8 +114,15 @@ class Reach:
             out = self._are_out(missing)
             # Else this process was stopped, and what it knew of the node is out of date.
             if took_s <= _LONGEST_TRY_S and (out or waited_s > self._longest_wait_s(missing)):
+                self._tell_of_lost_patience(missing)
                 return Reached(missing, max(over_at, self._given_up(missing)), at_once)
             await asyncio.sleep(_AGAIN_S)
+
+    def _tell_of_lost_patience(self, tags: Iterable[Tag]) -> None:
+        """Of nodes that live: each write waits for them anew."""
+        lame = {self._placement.node(tag) for tag in tags if not self._placement.health(tag).is_out}
+        for name in sorted(filter(self._seldom.says, lame)):
+            log.warning("memcached node lives, and writes wait for it in vain node=%s", name)
 
     def _are_out(self, tags: Iterable[Tag]) -> bool:
         return all(self._placement.health(tag).is_out for tag in tags)

@@ -14,6 +14,7 @@ from sqlcache.cache.reach import Reach
 from sqlcache.cache.tag_logs import fresh_id
 from sqlcache.cache.tags import ROOT, Tag, TagState, fence_record
 from sqlcache.errors import CacheUnavailable, WriteRefused
+from sqlcache.memcache import health
 from sqlcache.memcache.connection import Done
 from sqlcache.memcache.protocol import Reply, meta_set
 from sqlcache.metrics import Metrics
@@ -637,6 +638,29 @@ async def test_a_short_silence_is_waited_for(node: Node, engine: Engine, metrics
     fence = await engine.fence([ORDERS])
     await fence.lift()
     assert metrics.fences_unreachable == 0
+
+
+async def test_a_node_that_answers_all_but_writers_is_told_of(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "_PATIENCE_S", 0.0)  # that for two outages and a half is left
+    node, metrics = DeafToMarks(), Metrics()
+    engine = await engine_on(node, metrics=metrics)
+    fences = [await engine.fence([ORDERS]) for _ in range(2)]
+    assert metrics.fences_unreachable == 2
+    assert caplog.text.count(f"writes wait for it in vain node={node.name}") == 1
+    await asyncio.gather(*(fence.undo() for fence in fences))
+    await engine.close()
+
+
+class DeafToMarks(Node):
+    """Answers all but what is added to the tag of orders."""
+
+    def submit(self, payload: bytes, count: int, done: Done) -> None:
+        if b"ms " + KEYSPACE.tag("shop", "orders") in payload:
+            asyncio.get_running_loop().call_soon(done, None)
+        else:
+            super().submit(payload, count, done)
 
 
 async def test_after_a_silence_a_node_is_not_believed_until_all_have_answered() -> None:

@@ -13,6 +13,7 @@ from sqlcache.cache.engine import Engine
 from sqlcache.cache.node_watch import Verdict
 from sqlcache.cache.outcomes import DISTRUSTED, UNREACHABLE, Hit
 from sqlcache.demo.servers import PrivateMemcached
+from sqlcache.memcache import health
 from sqlcache.memcache.connection import NodeConnection
 from sqlcache.memcache.protocol import meta_set
 from sqlcache.metrics import Metrics
@@ -21,6 +22,7 @@ from tests.cache.engines import (
     LINES,
     ORDERS,
     OUTAGE_S,
+    Counting,
     Node,
     Prover,
     answer_to,
@@ -93,6 +95,36 @@ async def test_a_node_is_greeted_as_soon_as_it_is_reached() -> None:
     assert not node.requests
     node.reached.set()
     await (await starting).close()
+
+
+async def test_a_lame_node_is_told_of_and_asked_for_a_sign_of_life_alone_when_it_is_out(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "_PATIENCE_S", 0.0)  # that for two outages and a half is left
+    node, metrics = Counting(), Metrics()
+    engine = await engine_on(node, metrics=metrics)
+    node.away = True
+
+    async def is_out() -> bool:
+        assert node.on_up is not None
+        node.on_up()
+        return engine._cluster.health_of(node.name).is_out
+
+    await eventually(is_out)
+    assert await is_out()
+    assert caplog.text.count(f"answers too late node={node.name}") == 1
+    node.payloads.clear()
+    await (await engine.fence([ORDERS])).lift()
+    assert metrics.fences_unreachable == 1
+    assert not node.payloads
+    node.away = False
+
+    async def owes_nothing() -> bool:
+        return not metrics.pending_bumps
+
+    await eventually(owes_nothing)
+    assert node.payloads
+    await engine.close()
 
 
 @trust_on
