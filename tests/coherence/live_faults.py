@@ -26,6 +26,7 @@ from tests.coherence.live_links import Links, State
 from tests.servers import begins_log_anew, purge_log
 
 _AT_ONCE = 2
+_UNTIL_OUT_S = 10.0  # for one that is reached again and again
 _LENGTHS_S = (0.1, 0.5, 1.0, 3.0, 8.0)  # a fault lasts some part of one of these
 _PAUSES_S = (0.1, 1.0, 10.0)  # likewise
 _LOG_LINES = 40
@@ -44,6 +45,7 @@ class Kind(StrEnum):
     REFUSED = "node refuses all"
     SILENT = "node silent to all"
     DEAF = "node answers none"
+    LAME = "node answers no-ops alone"
     CUT = "connections to node cut"
     ONE_SLOW = "node slow to one"
     ONE_REFUSED = "node refuses one"
@@ -79,6 +81,7 @@ _WAYS = {
     Kind.REFUSED: State.REFUSED,
     Kind.SILENT: State.SILENT,
     Kind.DEAF: State.DEAF,
+    Kind.LAME: State.LAME,
     Kind.CUT: State.OPEN,
     Kind.ONE_SLOW: State.SLOW,
     Kind.ONE_REFUSED: State.REFUSED,
@@ -168,6 +171,8 @@ class Faults:
         node = self._choose.randrange(len(self._nodes))
         # Mostly short: what matters happens at the beginning and at the end.
         length_s = self._choose.choice(_LENGTHS_S) * self._choose.random()
+        if kind is Kind.LAME and self._choose.random() < 0.5:
+            length_s += _UNTIL_OUT_S
         of_one = kind in _OF_DOORS or kind in ONE_SIDED or kind is Kind.ONE_SLOW
         if kind in _OF_FOLLOWERS:
             of_one, door = True, await self._follower()

@@ -41,6 +41,8 @@ _SOCKET_TOLD = struct.Struct("=4x48x5I")  # behind the id: expires, two queues, 
 _EVERY_STATE = 0xFFFFFFFF
 _NO_COOKIE = b"\xff" * 8
 
+_ALIVE = b"MN\r\n"
+
 
 class State(StrEnum):
     """What a way lets through."""
@@ -52,6 +54,8 @@ class State(StrEnum):
     """Nothing comes through, and nobody is told."""
     DEAF = "deaf"
     """Requests arrive and are carried out; their answers do not come back."""
+    LAME = "lame"
+    """The same, but for those to no-ops: connections are made, and no more is heard."""
     SLOW = "slow"
     """Requests arrive `SLOW_S` later than they were sent."""
 
@@ -121,7 +125,7 @@ class _Link:
     def put(self, state: State, *, cut: bool) -> None:
         self.state = state
         for gate, is_open in (
-            (self._requests, state in (State.OPEN, State.SLOW, State.DEAF)),
+            (self._requests, state not in (State.REFUSED, State.SILENT)),
             (self._answers, state in (State.OPEN, State.SLOW)),
         ):
             if is_open:
@@ -156,7 +160,8 @@ class _Link:
             while data := await source.read(1 << 16):
                 if self.state is State.SLOW and gate is self._requests:
                     await asyncio.sleep(SLOW_S)
-                await gate.wait()
+                if not (self.state is State.LAME and data == _ALIVE):
+                    await gate.wait()
                 if target.transport.is_closing():
                     return
                 target.write(data)

@@ -141,6 +141,15 @@ def test_a_deaf_way_carries_requests_and_no_answers(
         assert one.ask("wait") == "HD"
 
 
+def test_a_lame_way_answers_no_ops_alone(links: Links) -> None:
+    with Asker(links, "one") as one:
+        links.put(State.LAME, ["one"], [0])
+        assert one.ask("mn") == "MN"
+        assert one.hears("ms heard 1") == "silence"
+        links.put(State.OPEN, ["one"], [0])
+        assert one.ask("wait") == "HD"
+
+
 def test_a_slow_way_carries_requests_late(links: Links) -> None:
     with Asker(links, "one") as one:
         one.ask("mn")
