@@ -16,6 +16,13 @@ _SEQUENCE_AT = 3
 _STATUS = struct.Struct("<H")
 _STATUS_WARNINGS = struct.Struct("<HH")
 EOF_BYTES = 5  # and each OK is longer
+_NO_ATTRIBUTES = b"\0\1"  # in one set
+_MOST_ATTRIBUTES = 256  # of a query whose text is read
+_UNSIGNED = 0x80
+_WIDTHS = {1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 8: 8}
+"""The bytes of a parameter's value, by its type."""
+_COUNTED = frozenset({0, 7, 10, 11, 12, 15, 246, *range(249, 255)})
+"""Types whose values tell how many bytes they have."""
 _HOW_IT_WENT = Status.NO_GOOD_INDEX_USED | Status.NO_INDEX_USED | Status.QUERY_WAS_SLOW
 
 
@@ -166,24 +173,66 @@ def err_packet(sequence: int, code: int, message: str, sqlstate: str = "") -> by
 
 def query_packet(statement: bytes, capabilities: int) -> bytes:
     """A COM_QUERY packet of sqlcache's own. The statement is short."""
-    attributes = b"\x00\x01" if capabilities & Capability.QUERY_ATTRIBUTES else b""
+    attributes = _NO_ATTRIBUTES if capabilities & Capability.QUERY_ATTRIBUTES else b""
     return packet(0, bytes((Command.QUERY,)) + attributes + statement)
 
 
 def query_text(payload: bytes, capabilities: int) -> bytes | None:
-    """The statement in a COM_QUERY payload; None if it comes with query attributes.
-
-    Attributes can change what a statement answers (`mysql_query_attribute_string`), so such a
-    statement is not read any further. Raises: ProtocolError.
+    """The statement in a COM_QUERY payload, behind its query attributes if it has any; None where
+    these cannot be read.
 
     Source: MySQL's COM_QUERY: with QUERY_ATTRIBUTES, a parameter count and a parameter set count
-    stand before the text.
+    stand before the text, and between them the parameters.
     """
     if not capabilities & Capability.QUERY_ATTRIBUTES:
         return payload[1:]
-    parameters, offset = read_lenenc(payload, 1)
-    _, offset = read_lenenc(payload, offset)
-    return None if parameters else payload[offset:]
+    try:
+        return payload[_behind_attributes(payload) :]
+    except ProtocolError:
+        return None
+
+
+def has_attributes(payload: bytes, capabilities: int) -> bool:
+    """Whether a COM_QUERY payload may come with query attributes: it does not say as all others do
+    that there are none."""
+    counted = bool(capabilities & Capability.QUERY_ATTRIBUTES)
+    return counted and not payload.startswith(_NO_ATTRIBUTES, 1)
+
+
+def _behind_attributes(payload: bytes) -> int:
+    """Where the statement begins. Raises: ProtocolError for what no client sends, too: the server
+    may find the text elsewhere then."""
+    count, offset = read_lenenc(payload, 1)
+    sets, offset = read_lenenc(payload, offset)
+    if count > _MOST_ATTRIBUTES or sets != 1:
+        raise ProtocolError("there are too many query attributes")
+    if not count:
+        return offset
+    nulls = payload[offset : offset + (count + 7) // 8]
+    offset += len(nulls)
+    if payload[offset : offset + 1] != b"\1":
+        raise ProtocolError("query attributes come without their types")
+    offset += 1
+    codes = []
+    for _ in range(count):
+        type_ = payload[offset : offset + 2]
+        if len(type_) < 2 or type_[1] & ~_UNSIGNED:
+            raise ProtocolError("a query attribute's type is malformed")
+        codes.append(type_[0])
+        length, offset = read_lenenc(payload, offset + 2)
+        offset += length
+    for place, code in enumerate(codes):
+        if nulls[place // 8] >> place % 8 & 1:
+            continue
+        width = _WIDTHS.get(code)
+        if width is None:
+            if code not in _COUNTED:
+                raise ProtocolError("a query attribute's type is not known")
+            width, offset = read_lenenc(payload, offset)
+        offset += width
+    if offset > len(payload):
+        raise ProtocolError("query attributes are cut short")
+    return offset
 
 
 def is_continued(payload_length: int) -> bool:

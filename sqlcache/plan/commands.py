@@ -51,7 +51,8 @@ class Meaning:
     `schema` was the default one then. `edition` is that of the catalog by which they write.
     `goes_elsewhere`: the server may go to another schema for them, and come back: then it reads the
     session's rights on the default one. It does so for code that it loads, and to execute what was
-    prepared there.
+    prepared there. `has_attributes`: query attributes may come with it, which what it runs can ask
+    for; so its bytes, or others of its shape, need not mean the same again.
 
     What follows from these is found out once: a plan keeps its meaning.
     """
@@ -62,6 +63,7 @@ class Meaning:
     writes: WriteSet = NOTHING
     edition: int = 0
     goes_elsewhere: bool = False
+    has_attributes: bool = False
 
     @cached_property
     def may_commit(self) -> bool:

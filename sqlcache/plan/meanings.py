@@ -9,7 +9,7 @@ from sqlcache.cache.bounded import weigh
 from sqlcache.cache.reads import Template
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.mysql.constants import REFUSES_PARAMETERS, Command
-from sqlcache.mysql.packets import query_text
+from sqlcache.mysql.packets import has_attributes, query_text
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.mysql.scan import number_in
 from sqlcache.plan.commands import (
@@ -105,8 +105,7 @@ class Meanings:
     def of(self, command: ClientCommand, state: SessionState) -> Meaning:
         """What a command does if it is run now."""
         if command.code == Command.QUERY:
-            text = query_text(command.payload, state.capabilities)
-            return UNKNOWN if text is None else self._read(command, text, state, prepared=False)
+            return self._of_query(command, state)
         if command.code in EXECUTES:
             if (prepared := self.prepared(command)) is not None:
                 self.weigh(prepared)
@@ -114,6 +113,14 @@ class Meanings:
         if command.code == Command.REFRESH and not any(command.payload[1:]):
             return REFRESHES_NOTHING
         return NO_STATEMENT if command.code in WRITES_NOTHING else UNKNOWN
+
+    def _of_query(self, command: ClientCommand, state: SessionState) -> Meaning:
+        payload, capabilities = command.payload, state.capabilities
+        text = query_text(payload, capabilities)
+        meaning = UNKNOWN if text is None else self._read(command, text, state, prepared=False)
+        if meaning is UNKNOWN or not has_attributes(payload, capabilities):
+            return meaning
+        return replace(meaning, has_attributes=True)
 
     def of_prepared_text(self, command: ClientCommand, state: SessionState) -> Meaning:
         """What the text of a COM_STMT_PREPARE does when it is executed."""
@@ -434,9 +441,11 @@ class Meanings:
             return ()
         return tuple(chain.from_iterable(map(repeat, each, runs)))
 
-    def text_of(self, command: ClientCommand) -> bytes | None:
+    def text_of(self, command: ClientCommand, capabilities: int) -> bytes | None:
         """The text that a command runs; None where it is not known."""
-        if command.code in (Command.QUERY, Command.STMT_PREPARE):
+        if command.code == Command.QUERY:
+            return query_text(command.payload, capabilities) if command.whole else None
+        if command.code == Command.STMT_PREPARE:
             return command.payload[1:] if command.whole else None
         prepared = self.prepared(command)
         return None if prepared is None else prepared.lexed.text

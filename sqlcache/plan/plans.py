@@ -204,7 +204,7 @@ def pass_of_command(code: int) -> Pass | None:
 def pass_of(meaning: Meaning, cause: NotCacheable, counts: StatementCounts) -> Pass | None:
     """The plan to pass a command through, if there is no more to it. Its tables are known."""
     whole = meaning.lexed is not None and len(meaning.statements) == 1
-    if cause.label not in _LASTING or not whole:
+    if cause.label not in _LASTING or not whole or meaning.has_attributes:
         return None
     (statement,) = meaning.statements
     query = statement.kind is Kind.READ and statement.verb in QUERY_VERBS

@@ -218,7 +218,13 @@ class RawClient:
 
     def query(self, statement: str) -> None:
         """Sends a COM_QUERY and does not wait."""
-        self.command(b"\x03" + statement.encode())
+        self.command(self._head + statement.encode())
+
+    @property
+    def _head(self) -> bytes:
+        """What a COM_QUERY without query attributes begins with."""
+        counts = self.capabilities & self.offered & Capability.QUERY_ATTRIBUTES
+        return b"\x03\0\1" if counts else b"\x03"
 
     def _receive(self) -> bytes:
         return self.socket.recv(1 << 18)
@@ -270,11 +276,11 @@ class RawClient:
 
     def sql(self, statement: str) -> bytes:
         """As `ask`, for a statement."""
-        return self.ask(b"\x03" + statement.encode())
+        return self.ask(self._head + statement.encode())
 
     def sentinel(self) -> bytes:
         """The command whose answer marks the end."""
-        return packets_of(b"\x03SELECT '" + _SENTINEL + b"' AS x")
+        return packets_of(self._head + b"SELECT '" + _SENTINEL + b"' AS x")
 
     def read_to_sentinel(self) -> bytes:
         """What comes before the answer to `sentinel`."""

@@ -8,6 +8,7 @@ from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import Capability
 from sqlcache.mysql.packets import (
     err_packet,
+    has_attributes,
     packet,
     payload_bytes,
     query_packet,
@@ -67,10 +68,65 @@ def test_an_error_carries_a_state_only_after_the_login() -> None:
     assert err_packet(0, 1040, "no")[4:] == b"\xff\x10\x04no"
 
 
-def test_query_attributes_make_a_statement_unreadable() -> None:
-    assert query_text(b"\x03SELECT 1", 0) == b"SELECT 1"
-    assert query_text(b"\x03\x00\x01SELECT 1", ATTRIBUTES) == b"SELECT 1"
-    assert query_text(b"\x03\x01\x01\x00\x01...", ATTRIBUTES) is None
+TEXT = b"SELECT 1"
+NUL_BITS, BOUND = b"\0", b"\1"
+VALUES = {
+    "a string": (b"\xfe\0\4name", b"\4abcd"),
+    "a long one": (b"\xfe\0\xfc\4\0name", b"\xfd\4\0\0abcd"),
+    "no name": (b"\xfd\0\0", b"\0"),
+    "an integer": (b"\x08\x80\4name", b"\xff" * 8),
+    "a short one": (b"\x02\0\4name", b"\1\2"),
+    "a double": (b"\x05\0\4name", b"\0" * 8),
+    "a decimal": (b"\xf6\0\4name", b"\x031.5"),
+    "a time": (b"\x0b\0\4name", b"\x08\0\1\0\0\0\1\1\1"),
+    "no time": (b"\x0c\0\4name", b"\0"),
+}
+
+
+@pytest.mark.parametrize("of", VALUES)
+def test_the_text_is_read_behind_query_attributes(of: str) -> None:
+    type_, value = VALUES[of]
+    one = b"\x03\1\1" + NUL_BITS + BOUND + type_ + value + TEXT
+    nine = b"\x03\x09\1" + NUL_BITS * 2 + BOUND + type_ * 9 + value * 9 + TEXT
+    null = b"\x03\x09\1" + b"\0\1" + BOUND + type_ * 9 + value * 8 + TEXT
+    for payload in (one, nine, null):
+        assert query_text(payload, ATTRIBUTES) == TEXT
+        assert has_attributes(payload, ATTRIBUTES)
+
+
+def test_a_text_without_query_attributes_is_all_there_is() -> None:
+    assert query_text(b"\x03" + TEXT, 0) == TEXT
+    assert query_text(b"\x03\0\1" + TEXT, ATTRIBUTES) == TEXT
+    assert not has_attributes(b"\x03\1\1" + TEXT, 0)
+    assert not has_attributes(b"\x03\0\1" + TEXT, ATTRIBUTES)
+    assert has_attributes(b"\x03\0\xfc\1\0" + TEXT, ATTRIBUTES)
+
+
+NAMED, VALUE = VALUES["a string"]
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        b"",
+        b"\0",
+        b"\0\2",
+        b"\1\2" + NUL_BITS + BOUND + NAMED + VALUE,
+        b"\1\1" + NUL_BITS + b"\0",
+        b"\1\1" + NUL_BITS + b"\2" + NAMED + VALUE,
+        b"\1\1" + NUL_BITS + BOUND + b"\xfe\1\4name" + VALUE,
+        b"\1\1" + NUL_BITS + BOUND + b"\xf4\0\4name" + VALUE,
+        b"\1\1" + NUL_BITS + BOUND + b"\xfe\0\xfename" + VALUE,
+        b"\1\1" + NUL_BITS + BOUND + NAMED + b"\xfbabcd",
+        b"\1\1" + NUL_BITS + BOUND + NAMED + b"\xfe\4\0\0\0\1\0\0\0abcd",
+        b"\1\1" + NUL_BITS + BOUND + NAMED + b"\x40abcd",
+        b"\xfd\0\0\1\1" + NUL_BITS * 8192 + BOUND + NAMED * 65_536 + VALUE * 65_536,
+    ],
+)
+def test_query_attributes_that_are_unlike_a_clients_make_a_statement_unreadable(
+    attributes: bytes,
+) -> None:
+    assert query_text(b"\x03" + attributes + TEXT, ATTRIBUTES) is None
 
 
 @pytest.mark.parametrize("capabilities", [0, ATTRIBUTES])

@@ -3,20 +3,23 @@
 import asyncio
 import sys
 import threading
+from dataclasses import replace
 from time import process_time
 
 import pytest
 
 from sqlcache.cache.bounded import weigh
 from sqlcache.cache.reads import Read, Template
-from sqlcache.mysql.constants import Capability, Command
+from sqlcache.mysql.constants import Capability, Command, Status
 from sqlcache.mysql.packets import packet
 from sqlcache.mysql.response import followed
 from sqlcache.plan import reader
 from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.commands import ClientCommand
 from sqlcache.plan.meanings import MOST_PARAMETERS, ON_THE_LOOP_BYTES, Meanings
+from sqlcache.plan.plans import UNTRACEABLE
 from sqlcache.plan.reader import Way
+from sqlcache.plan.state import SessionState
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.analysis.texts import MOST_NAMES
@@ -47,6 +50,25 @@ async def test_others_go_on_while_a_long_text_is_read() -> None:
         (statement,) = meanings.of(ors, state).statements
         assert statement.reason == "is too long to be judged"
         assert not meanings.of(ors, state).writes
+
+
+async def test_a_text_with_query_attributes_says_what_it_says_and_is_never_planned() -> None:
+    async with planner_and_session() as (planner, state):
+        attributes = replace(
+            state.login, capabilities=state.login.capabilities | Capability.QUERY_ATTRIBUTES
+        )
+        told = SessionState(attributes, planner.keeper.globals, Status.AUTOCOMMIT, "")
+        meanings = Meanings(planner)
+        of_one = b"\1\1\0\1\xfe\0\1a\1x"
+        for text in (b"SELECT a FROM t1", b"UPDATE t1 SET a = 1", b"SET NAMES utf8mb4", b"BEGIN"):
+            marked, plain = command(of_one + text), command(b"\0\1" + text)
+            for each in (marked, plain):
+                await meanings.read_ahead(each, told)
+            meaning = meanings.of(marked, told)
+            assert meaning == replace(meanings.of(plain, told), has_attributes=True)
+            assert planner.plan_to_pass(meaning, NotCacheable.since(UNTRACEABLE)) is None
+            assert planner.counts_of(meaning) is planner.counts_of(meanings.of(plain, told))
+            assert meanings.text_of(marked, told.capabilities) == text
 
 
 LISTED = b"SELECT a FROM t1 WHERE a IN (" + b",".join([b"1"] * 50_000) + b")"

@@ -61,6 +61,8 @@ class Planning:
             return _TOO_LONG
         if out_of_order(command.data):
             return _OUT_OF_ORDER
+        if meaning.has_attributes:
+            return NotCacheable.since(UNTRACEABLE)
         if meaning.lexed is None or len(meaning.statements) != 1:
             return _UNREADABLE if meaning.lexed is None else SEVERAL
         statement = meaning.statements[0]

@@ -69,7 +69,7 @@ class Refusals:
         if code not in _REFUSALS or any(s.called is not None for s in meaning.statements):
             return False
         # What it runs itself may say so as well: a block without a name, a full-text search.
-        text = self._meanings.text_of(command)
+        text = self._meanings.text_of(command, self._standing.state.capabilities)
         runs_nothing = code == ER_UNKNOWN_STMT_HANDLER and self._meanings.executes_nothing(meaning)
         if text is None or len(text) > MOST_SEARCHED_BYTES:
             return False
