@@ -40,12 +40,13 @@ _VALUES = re.compile(rb"\bVALUES\b", re.IGNORECASE)
 _INSERTS = re.compile(rb"(?is)\A.{0,7}?\b(?:INSERT|REPLACE)\b")  # a packet, too
 _MAY_FIND_NONE = re.compile(rb"\b(?:FROM|WHERE|HAVING|LIMIT|FETCH)\b", re.IGNORECASE)
 _GROUPED = re.compile(rb"\bGROUP\s{1,9}BY\b", re.IGNORECASE)
-RUNS_NO_QUERY = re.compile(  # a packet
-    rb"(?is)\A.{5}\s*(BEGIN|START|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|SET|USE|DELETE)\b"
-    rb"(?!.*(NOT|SELECT|[(;]))"
+_BEGINS = rb"(?is)\A.{5}(?:\x00\x01)?\s*"  # a packet, without query attributes
+RUNS_NO_QUERY = re.compile(
+    rb"%b(BEGIN|START|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|SET|USE|DELETE)\b"
+    rb"(?!.*(NOT|SELECT|[(;]))" % _BEGINS
 )
-USES_A_TABLE = re.compile(  # a packet
-    rb"(?is)\A.{5}\s*(SELECT\b(?!.*\bDUAL\b).*\bFROM\s+[\w`]|(INSERT|REPLACE|UPDATE|DELETE)\b)"
+USES_A_TABLE = re.compile(
+    rb"%b(SELECT\b(?!.*\bDUAL\b).*\bFROM\s+[\w`]|(INSERT|REPLACE|UPDATE|DELETE)\b)" % _BEGINS
 )
 
 

@@ -3,7 +3,7 @@ its session. They leave that as it was."""
 
 from sqlcache.errors import ConnectionLost
 from sqlcache.mysql.constants import Command, Status
-from sqlcache.mysql.packets import HEADER_BYTES, packet, query_packet
+from sqlcache.mysql.packets import HEADER_BYTES, packet, query_packet, query_text
 from sqlcache.mysql.rows import collation_of, read_text_rows
 from sqlcache.plan.commands import WRITES_NOTHING, ClientCommand
 from sqlcache.plan.meanings import ON_THE_LOOP_BYTES
@@ -88,7 +88,11 @@ class Questions:
     async def _may_look_back(self, command: ClientCommand) -> bool:
         if not command.whole:
             return True
-        text = command.payload[1:]
+        payload = command.payload
+        is_query = command.code == Command.QUERY
+        text = query_text(payload, self._state.capabilities) if is_query else payload[1:]
+        if text is None:
+            return True
         if len(text) <= ON_THE_LOOP_BYTES:
             return may_look_back(text)
         return await self._planner.reader.apart(may_look_back, text)

@@ -11,7 +11,7 @@ import pytest
 
 from sqlcache.demo.servers import PrivateSqlServer
 from sqlcache.mysql.constants import Capability, Command
-from tests.fakes.raw_client import NEW, RawClient
+from tests.fakes.raw_client import NEW, RawClient, packets_of
 from tests.integration.scripts import World
 
 MAKE = (
@@ -175,6 +175,39 @@ def test_what_they_come_with_is_followed(
             session.raw.close()
     finally:
         world.upstream.sql(f"DROP DATABASE {other}")
+
+
+def test_no_question_comes_before_a_text_that_may_look_back(
+    world: World, schema: str, client: Client, direct: Client
+) -> None:
+    """As where it is not known what settings the session has, for a global one was changed."""
+    client.plain("CREATE PROCEDURE asks() SELECT ROW_COUNT()")
+    other = Client(world, schema)
+    told = []
+    try:
+        for each in (client, direct):
+            for value, question in ((5, each.plain), (6, each.marked)):
+                each.raw.query(WRITE)
+                assert each.raw.read_packet()[1][:2] == b"\0\1"
+                other.plain(f"SET GLOBAL div_precision_increment = {value}")
+                told.append(question("CALL asks()"))
+    finally:
+        other.plain("SET GLOBAL div_precision_increment = DEFAULT")
+        other.raw.close()
+    assert told[:2] == told[2:]
+
+
+def test_what_is_not_read_is_known_to_run_no_query(
+    world: World, client: Client, direct: Client
+) -> None:
+    """As while it is not known what schemas there are; and there are warnings, which what is
+    missing would take away."""
+    read = "SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 1"
+    steps = [*(read, read), "DROP DATABASE IF EXISTS no_such"]
+    steps += ["DELETE FROM t WHERE v = 9", "SELECT FOUND_ROWS()"]
+    client.plain("INSERT INTO t VALUES (2), (3)")
+    commands = b"".join(packets_of(b"\x03\0\1" + each.encode()) for each in steps)
+    assert client.raw.ask_bytes(commands) == direct.raw.ask_bytes(commands)
 
 
 def test_such_as_no_client_sends_count_as_the_server_reads_them(
