@@ -46,6 +46,11 @@ _MOST_SAID = 100
 Report = dict[str, Any]
 
 
+def abridged(text: str, most: int) -> str:
+    """The text; or where it has more characters, its begin and an ellipsis."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def kind_of(record: logging.LogRecord) -> str:
     """What a line is about: its call's `extra={"kind": …}`, or what its part mostly tells of."""
     given: str | None = getattr(record, "kind", None)
@@ -69,8 +74,7 @@ class Events(logging.Handler):
             text = self._told(record)
         except Exception:  # of a call that is wrong, at which the line itself is as good as it gets
             text = str(record.msg)
-        if len(text) > LONGEST:
-            text = text[: LONGEST - 1] + "…"
+        text = abridged(text, LONGEST)
         with self._alone:
             self._kept.setdefault(kind_of(record), deque()).append((record.created, text))
             self._count += 1

@@ -6,6 +6,7 @@
   nobody caught. In logfmt a value that is not plain is quoted, with JSON's escapes.
 - They never hold literals of statements or credentials. What others quote may be either, so it is
   taken out: of their messages, and of what their exceptions say. What can be counted is a metric.
+- A client cannot write as much as it likes: of a value that is long the begin is told.
 - Nothing waits for a line to be taken: rather it is lost.
 """
 
@@ -23,7 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from sqlcache.errors import CacheUnavailable, ConfigError, UpstreamError
-from sqlcache.process.events import Events
+from sqlcache.process.events import Events, abridged
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -35,6 +36,8 @@ Fields = dict[str, Any]
 RESERVED: Final = ("time", "level", "part", "pid", "event", "traceback")
 """Fields of every line: no call may have its own of such a name."""
 
+_LONGEST: Final = 10_000
+"""Characters of a field: others may have chosen what it says. A list of tags may well be long."""
 _OURS: Final = "sqlcache"
 _CONVERSION: Final = re.compile(r"%(?:%|[-#0 +]*\d*(?:\.\d+)?[a-zA-Z])")
 _FIELDS: Final = re.compile(r"(?:(?:^|\s)[a-z_]+=(?:\"[^\"]*\"|\S+))+$")
@@ -50,7 +53,14 @@ _QUOTES_WITHOUT_MARKS: Final = "sqlglot"
 
 
 def fields_of(record: logging.LogRecord) -> Fields:
-    """What a record says: its event, and the fields that its call named."""
+    """What a record says: its event, and the fields that its call named; of long ones the begin."""
+    return {
+        key: abridged(value, _LONGEST) if isinstance(value, str) else value
+        for key, value in _fields_of(record).items()
+    }
+
+
+def _fields_of(record: logging.LogRecord) -> Fields:
     said: Fields = {"event": ""}
     ours = record.name.partition(".")[0] == _OURS
     if not ours:
@@ -118,7 +128,8 @@ def _says(error: BaseException) -> str:
         says = str(error)
     except Exception:
         return "***"
-    return says if isinstance(error, _OF_NO_STATEMENT) else without_quotes(says)
+    shown = says if isinstance(error, _OF_NO_STATEMENT) else without_quotes(says)
+    return abridged(shown, _LONGEST)
 
 
 def logfmt(fields: Mapping[str, object]) -> str:
@@ -148,7 +159,8 @@ class _Formatter(logging.Formatter):
         try:
             fields |= fields_of(record)
         except Exception as wrong:
-            fields |= {"event": without_quotes(str(record.msg)), "unsaid": type(wrong).__name__}
+            words = abridged(without_quotes(str(record.msg)), _LONGEST)
+            fields |= {"event": words, "unsaid": type(wrong).__name__}
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             fields["traceback"] = told(error)

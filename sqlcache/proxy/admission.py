@@ -6,6 +6,7 @@ from typing import Final
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import CR_CONN_HOST_ERROR, ER_CON_COUNT_ERROR
+from sqlcache.process.events import abridged
 from sqlcache.process.seats import Seats
 
 log = logging.getLogger(__name__)
@@ -13,6 +14,7 @@ log = logging.getLogger(__name__)
 BROKE_OFF: Final = "broke off"
 OTHER: Final = "other"
 TIMEOUT: Final = "timeout"
+_LONGEST_NAME: Final = 80  # characters of a user's in the log; of an account's MySQL takes 32
 _NO_LOGIN: Final = (BROKE_OFF, str(CR_CONN_HOST_ERROR))
 
 
@@ -72,7 +74,7 @@ class Admission:
             self._metrics.limits_reached["login_timeout_s"] += 1
         level = logging.DEBUG if user is None and code in _NO_LOGIN else logging.INFO
         if log.isEnabledFor(level):
-            name = "" if user is None else user.decode("utf-8", "replace")
+            name = abridged((user or b"").decode("utf-8", "replace"), _LONGEST_NAME)
             log.log(level, "login failed client=%s user=%s code=%s", client.address(), name, code)
 
     def _count(self, code: str) -> None:

@@ -106,6 +106,24 @@ def test_so_is_a_change_of_user_that_fails(
         assert failures(relay) == [("no_such_user", "1045")]
 
 
+def test_of_a_user_with_a_long_name_the_begin_is_told(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, nobody: str
+) -> None:
+    told = "u" * 79 + "…"
+    with RawClient(relay) as client:
+        client.read_greeting()
+        client.send(packets_of(client.response("u" * 120_000, "", "", OLD), 1))
+        client.read_to_end()
+    wait_until(lambda: failures(relay) != [], 10, "the line")
+    with RawClient.logged_in(relay, nobody, "") as client:
+        plugin = client.plugin.encode() + b"\0"
+        client.command(bytes((Command.CHANGE_USER,)) + b"u" * 100_000 + b"\0\0\0\x2d\0" + plugin)
+        client.read_to_end()
+    wait_until(lambda: len(failures(relay)) > 1, 10, "the other line")
+    assert [user for user, _ in failures(relay)] == [told, told]
+    assert len(relay.log_text()) < 10_000
+
+
 def test_a_user_that_is_no_text_cannot_write_into_the_log(relay: PrivateSqlcache) -> None:
     user = "a\nlogin failed client=10.0.0.1 user='root' code=1045\x1b[31m"
     log_in(relay, user=user)

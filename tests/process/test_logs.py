@@ -103,6 +103,16 @@ def test_any_value_is_read_as_it_was_written(words: str, value: str) -> None:
         assert fields == {"event": words, "error": value}, form
 
 
+def test_of_a_value_as_long_as_others_like_the_begin_is_told(form: str) -> None:
+    long = "y" * 1_000_000
+    told = said(form, "%s error=%s node=%s", long, long, "n:1")
+    assert told["node"] == "n:1"
+    for key in ("event", "error"):
+        assert re.fullmatch(r"y{1000,20000}…", told[key]), f"{len(told[key])} characters"
+    assert len(line_of(form, long, name="asyncio")) < 30_000
+    assert len(line_of(form, "failed", exc_info=caught(RuntimeError(long)))) < 30_000
+
+
 def test_numbers_are_numbers_in_json() -> None:
     line = line_of("json", "cut sessions=%d for_s=%s who=%s", 3, 1.5, "7")
     fields = json.loads(line)
