@@ -1,24 +1,29 @@
 """What MySQL does to the connections that sqlcache opens or has: counted by cause.
 
-Two of its refusals are for an operator of MySQL to end, and what is to be done is in the log. Lines
-that each client would make are there once a minute.
+Some of its refusals are for an operator of MySQL to end, and what is to be done is in the log.
+Lines that each client would make are there once a minute.
 """
 
 import logging
 from typing import Final
 
 from sqlcache.metrics import Metrics
-from sqlcache.mysql.constants import ER_CON_COUNT_ERROR, ER_HOST_IS_BLOCKED
+from sqlcache.mysql.constants import ER_CON_COUNT_ERROR, ER_HOST_IS_BLOCKED, MOST_OF_ACCOUNT
 from sqlcache.process.events import Seldom
 
 log = logging.getLogger(__name__)
 
 _SAID_EVERY_S: Final = 60.0
+_OF_THE_ACCOUNT: Final = (
+    "the account of upstream.url may have no more: raise its MAX_USER_CONNECTIONS, or the server's"
+    " max_user_connections, to what sqlcache's own connections take"
+)
 _REMEDIES: Final = {
     ER_CON_COUNT_ERROR: "it has no connection left: raise its max_connections, or lower"
     " proxy.max_connections",
     ER_HOST_IS_BLOCKED: "it refuses this host: FLUSH HOSTS there (or TRUNCATE"
     " performance_schema.host_cache) lets it in again, a higher max_connect_errors keeps it so",
+    **dict.fromkeys(MOST_OF_ACCOUNT, _OF_THE_ACCOUNT),
 }
 
 

@@ -147,6 +147,7 @@ ER_COLUMNACCESS_DENIED = 1143
 ER_TOO_MANY_ROWS = 1172
 ER_NEW_ABORTING_CONNECTION = 1184
 ER_TOO_MANY_USER_CONNECTIONS = 1203
+ER_USER_LIMIT_REACHED = 1226
 ER_WRONG_ARGUMENTS = 1210
 ER_SPECIFIC_ACCESS_DENIED = 1227
 ER_SUBQUERY_NO_1_ROW = 1242
@@ -174,6 +175,9 @@ ERRORS_OF_CLIENTS: Final = range(2000, 3000)
 
 WAS_KILLED: Final = frozenset({ER_SERVER_SHUTDOWN, ER_QUERY_INTERRUPTED, ER_CONNECTION_KILLED})
 """Errors of a statement that say nothing of it: somebody ended this run of it, or this session."""
+
+MOST_OF_ACCOUNT: Final = frozenset({ER_TOO_MANY_USER_CONNECTIONS, ER_USER_LIMIT_REACHED})
+"""Errors of a login by which its account has as many connections as it may."""
 
 LETS_NOBODY_IN: Final = frozenset(
     {

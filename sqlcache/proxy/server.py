@@ -52,8 +52,8 @@ class Upstream:
 class Server:
     """The listening socket and the sessions behind it.
 
-    `idle_timeout_s`: see `Sessions`. `make_good` is told of each login that broke off, with the
-    connection to MySQL if nobody has answered its greeting.
+    `idle_timeout_s`: see `Sessions`. `make_good` is told of each login that broke off, see
+    `Service`.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Server:
         buffer_bytes: int,
         kept_bytes: int,
         tls: ClientTls,
-        make_good: Callable[[Channel | None], Awaitable[None]],
+        make_good: Callable[..., Awaitable[None]],
     ) -> None:
         self._upstream = upstream
         self._engine = engine
@@ -181,7 +181,8 @@ class Server:
             except Exception:  # of a login, too: MySQL has counted it all the same
                 log.exception("session failed")
             if logins.broke_off:
-                await self._make_good(logins.unanswered())
+                greeted = logins.unanswered() is not None
+                await self._make_good(upstream, greeted=greeted)
         finally:
             logins.leave()
             upstream.close()

@@ -1,6 +1,7 @@
 """The logins of sqlcache's own account at MySQL, and what is known of MySQL by them."""
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from collections.abc import Callable
 from sqlcache.driver import aiomysql
 from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
-from sqlcache.mysql.constants import ERRORS_OF_CLIENTS, Command
+from sqlcache.mysql.constants import ERRORS_OF_CLIENTS, MOST_OF_ACCOUNT, Command
 from sqlcache.mysql.packets import packet
 from sqlcache.service.opening import connect_service
 from sqlcache.settings import UpstreamSettings
@@ -16,6 +17,8 @@ from sqlcache.tls import UpstreamTls
 from sqlcache.upstream_errors import UpstreamErrors
 
 log = logging.getLogger(__name__)
+
+_ENDS_S = 1.0  # for MySQL to end a connection that is done with
 
 
 class OwnLogins:
@@ -52,8 +55,10 @@ class OwnLogins:
             )
         except UpstreamError as error:
             if on is None:
-                self._count(error.__cause__)
-                self.failed(error)
+                code = _code_of(error)
+                self._count(code)
+                if code not in MOST_OF_ACCOUNT:  # for which it must have been reached
+                    self.failed(error)
             raise
         self._note(None)
         self.on_success()
@@ -74,13 +79,12 @@ class OwnLogins:
         else:
             log.warning("MySQL is not reached, trying again error=%s", trouble)
 
-    def _count(self, cause: BaseException | None) -> None:
-        """Why MySQL did not let sqlcache itself in."""
-        code = cause.args[0] if isinstance(cause, aiomysql.MySQLError) and cause.args else None
-        if isinstance(code, int) and code not in ERRORS_OF_CLIENTS:
-            self._errors.refused(code)
-        else:
+    def _count(self, code: int | None) -> None:
+        """By what error MySQL did not let sqlcache itself in; None where it said none."""
+        if code is None:
             self._errors.unreachable()
+        else:
+            self._errors.refused(code)
 
     def _read_password(self) -> None:
         """As its file has it now. One that cannot be read, perhaps being replaced, changes
@@ -98,3 +102,20 @@ def close(connection: aiomysql.Connection | None) -> None:
         connection._writer.write(packet(0, bytes((Command.QUIT,))))
         connection._writer.transport.close()
         asyncio.get_running_loop().call_soon(connection.close)
+
+
+async def end(connection: aiomysql.Connection) -> None:
+    """Ends a connection that is not read from, and waits for MySQL to have done so: until then it
+    is one of those that the account may have."""
+    connection._writer.write(packet(0, bytes((Command.QUIT,))))
+    with contextlib.suppress(OSError, TimeoutError):
+        async with asyncio.timeout(_ENDS_S):
+            await connection._reader.read()
+    connection.close()
+
+
+def _code_of(error: UpstreamError) -> int | None:
+    """MySQL's own error, if it gave one."""
+    cause = error.__cause__
+    code = cause.args[0] if isinstance(cause, aiomysql.MySQLError) and cause.args else None
+    return code if isinstance(code, int) and code not in ERRORS_OF_CLIENTS else None
