@@ -74,7 +74,9 @@ class OwedBumps:
             times = owed.times
             bump = b"".join(map(undo_record, owed.fences)) + version_record(fresh_id())
             try:
-                told = await self._reach.append([tag], _always(bump))
+                # Also of a node that has answered nothing for long: it may do what it is asked, and
+                # answer others.
+                told = await self._reach.append([tag], _always(bump), for_life=True)
             except Exception:  # the others are to be made all the same
                 log.exception("a pending bump was not made")
                 continue

@@ -138,11 +138,17 @@ class Reach:
         return self._windows.all_over_at(max(since))
 
     async def append(
-        self, tags: Iterable[Tag], record: Record, steps: Steps | None = None
+        self,
+        tags: Iterable[Tag],
+        record: Record,
+        steps: Steps | None = None,
+        *,
+        for_life: bool = False,
     ) -> Appended:
-        """Appends it once. No window of this process is open then for what hangs on the tags."""
+        """Appends it once. No window of this process is open then for what hangs on the tags.
+        `for_life`: see `Cluster.submit`."""
         tags = list(tags)
-        told = await self._logs.append(tags, record)
+        told = await self._logs.append(tags, record, for_life=for_life)
         self._windows.close(frozenset(tags))
         for tag, said in told.logs.items():
             if steps is None or not tag.defines:

@@ -111,8 +111,11 @@ class TagLogs:
             for tag, copies in places.items()
         }
 
-    async def append(self, tags: Iterable[Tag], record: Record) -> Appended:
-        """Appends a record to each tag's log, all in one round trip.
+    async def append(
+        self, tags: Iterable[Tag], record: Record, *, for_life: bool = False
+    ) -> Appended:
+        """Appends a record to each tag's log, all in one round trip. `for_life`: see
+        `Cluster.submit`.
 
         A log that the node has no room to make longer, as one that may evict nothing, is taken
         away: others would go by what it says. So a record has to be far shorter than an item may
@@ -124,7 +127,7 @@ class TagLogs:
             key, begins = self._placement.key(tag), new_log(fresh_id())
             requests += [(key, each) for each in meta_append(key, appended, begins=begins)]
             requests.append((key, meta_get(key)))
-        replies = await self._cluster.ask(requests)
+        replies = await self._cluster.ask(requests, for_life=for_life)
         unreached = []
         full: list[Request] = []
         logs = {}
