@@ -44,6 +44,8 @@ _STEPS = 10_000
 _READ_TOGETHER = 8
 _ASKED_AT_ONCE = 256  # tags, in a few milliseconds
 _MOST_UNREAD = 10_000  # and what was named with them
+_LOOK_AGAIN_S = 1.0  # for a name that the catalog lacks
+_SEE_AGAIN_S = 10.0  # whether a view has a body by now
 
 ROUTINES = Scope(routines=True)
 
@@ -112,7 +114,8 @@ class Keeper:
         """Those of the definitions that the catalog has, at present: it is right under them."""
         self._steps: dict[tuple[Tag, bytes | None], bytes] = {}  # by this process's own definitions
         self._unread = Unread()  # but for these the catalog is right: this process redefined them
-        self._new_names = NewNames()
+        self._new_names = NewNames(_LOOK_AGAIN_S)
+        self._hidden_names = NewNames(_SEE_AGAIN_S)
         self._server = ServerWatch(engine, metrics, data_set)
         self._incarnation: Incarnation | None = None  # of the server, as everything was read last
         self.catalog: Catalog | None = None
@@ -292,6 +295,7 @@ class Keeper:
         """Definitions were changed, and this process has told all by these steps of versions. What
         was named is read when it is needed; routines now, as any text may name them."""
         self._new_names.forget()
+        self._hidden_names.forget()
         if writes.everything:  # now, or what is prepared next would soon be prepared anew
             await self.refresh()
             return
@@ -313,22 +317,25 @@ class Keeper:
     async def learn_of(self, statements: Sequence[Statement], state: SessionState) -> bool:
         """Reads of the tables the statements name those again that are not known as they are now.
 
-        Those that the catalog lacks may be new: but seldom, for who asks again and again for what
-        does not exist. Returns whether it did.
+        Those that the catalog lacks, or lacks the bodies of, may be new: but seldom, for who asks
+        again and again for what does not exist, or may not be seen. Returns whether it did.
         """
         catalog = self.catalog
         if catalog is None:
             return False
         wanted: set[TableName] = set()
         unknown: set[TableName] = set()
+        hidden: set[TableName] = set()
         for each, default in in_turn_once(statements, state.schema):
             if each.kind is not Kind.DDL:
                 refs = each.reads | each.writes
                 others = [ref for ref in refs if not state.temporary.owns(ref, default)]
                 named = catalog.server.named(others, default)
                 unknown |= {name for name in named if not catalog.knows(name)}
+                hidden |= {name for name in named if catalog.hides(name)}
             wanted |= self.unread_by(catalog.server.named(each.reads, default))
         wanted |= self._new_names.to_look_for(name for name in unknown if name not in self._unread)
+        wanted |= self._hidden_names.to_look_for(hidden - wanted)
         return bool(wanted) and await self._readings.of(Scope(tables=frozenset(wanted)))
 
     @property

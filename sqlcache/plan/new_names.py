@@ -1,4 +1,4 @@
-"""Names that the catalog lacks, and that may be new: looked for seldom."""
+"""Names of which the catalog lacks something, as they may be new: looked for seldom."""
 
 import asyncio
 from collections.abc import Iterable
@@ -8,14 +8,14 @@ from sqlcache.sql.names import TableName
 
 _MOST = 16  # at once
 _GAP_S = 0.1  # between two readings that such names cause
-_LOOK_AGAIN_S = 1.0  # for the same name
 
 
 class NewNames:
     """Which of them are worth a reading: not those that somebody asks for again and again, and that
-    do not exist."""
+    do not exist, or that nobody may see. `look_again_s`: for the same name."""
 
-    def __init__(self) -> None:
+    def __init__(self, look_again_s: float) -> None:
+        self._look_again_s = look_again_s
         self._looked_at = float("-inf")
         self._look_again_at: dict[TableName, float] = {}
 
@@ -33,5 +33,5 @@ class NewNames:
             return set()
         self._looked_at = now
         self._look_again_at = {n: t for n, t in self._look_again_at.items() if t > now}
-        self._look_again_at.update(dict.fromkeys(fresh, now + _LOOK_AGAIN_S))
+        self._look_again_at.update(dict.fromkeys(fresh, now + self._look_again_s))
         return fresh

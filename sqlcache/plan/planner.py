@@ -415,7 +415,11 @@ class Planner:
         if catalog is None:
             return False
         named = [catalog.server.resolve(r, schema) for s in statements for r in s.reads | s.writes]
-        known = [name for name in named if name is not None and catalog.knows(name)]
+        known = [
+            name
+            for name in named
+            if name is not None and catalog.knows(name) and not catalog.hides(name)
+        ]
         return len(known) == len(named) and not self.keeper.unread_by(known)
 
     @property

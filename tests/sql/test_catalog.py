@@ -266,6 +266,11 @@ class TestReadsOfViews:
         assert not closure.cacheable
         assert closure.may_write
 
+    def test_a_view_with_a_hidden_body_is_there_all_the_same(self) -> None:
+        known = catalog([View(app("v"), None), view("w", "select 1 AS `a`")])
+        assert known.knows(app("v"))
+        assert [known.hides(app(name)) for name in ("v", "w", "x")] == [True, False, False]
+
     def test_views_that_name_each_other_end(self) -> None:
         known = catalog(
             [

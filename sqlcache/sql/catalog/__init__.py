@@ -67,11 +67,14 @@ class Catalog:
         return Catalog(self.definitions, stored, self.schemas)
 
     def knows(self, name: TableName) -> bool:
-        """Whether there is such a table, view or sequence, or the name is the server's own. A view
-        without a body may have been made while the catalog was read."""
+        """Whether there is such a table, view or sequence, or the name is the server's own."""
+        return self.server.folded(name) in self.definitions.relations or is_of_system(name)
+
+    def hides(self, name: TableName) -> bool:
+        """Whether it is a view of which no body was read: sqlcache may not see it, or it came while
+        the catalog was read."""
         relation = self.definitions.relations.get(self.server.folded(name))
-        hidden = isinstance(relation, View) and relation.body is None
-        return (relation is not None and not hidden) or is_of_system(name)
+        return isinstance(relation, View) and relation.body is None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Catalog):
