@@ -173,7 +173,7 @@ class FakeMySQL:
     async def check(self) -> None:
         """See `sqlcache.service.connection.Service`."""
 
-    async def make_good(self, connection: Channel, *, greeted: bool) -> None:
+    async def make_good(self, greeted: Channel | None) -> None:
         """See `sqlcache.service.connection.Service`."""
 
     async def connect(self) -> aiomysql.Connection:

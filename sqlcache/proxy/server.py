@@ -52,8 +52,8 @@ class Upstream:
 class Server:
     """The listening socket and the sessions behind it.
 
-    `idle_timeout_s`: see `Sessions`. `make_good` is told of each login that broke off, see
-    `Service`.
+    `idle_timeout_s`: see `Sessions`. `make_good` is told of each login that broke off, with the
+    connection to MySQL if nobody has answered its greeting.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Server:
         buffer_bytes: int,
         kept_bytes: int,
         tls: ClientTls,
-        make_good: Callable[..., Awaitable[None]],
+        make_good: Callable[[Channel | None], Awaitable[None]],
     ) -> None:
         self._upstream = upstream
         self._engine = engine
@@ -181,8 +181,7 @@ class Server:
             except Exception:  # of a login, too: MySQL has counted it all the same
                 log.exception("session failed")
             if logins.broke_off:
-                greeted = logins.unanswered() is not None
-                await self._make_good(upstream, greeted=greeted)
+                await self._make_good(logins.unanswered())
         finally:
             logins.leave()
             upstream.close()

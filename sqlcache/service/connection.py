@@ -12,7 +12,6 @@ from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.plan.variables import Settings as Globals
 from sqlcache.rules import declared_of
-from sqlcache.service.broken_logins import BrokenLogins
 from sqlcache.service.check import UpstreamCheck
 from sqlcache.service.logins import login_rules
 from sqlcache.service.opening import Row, rows_of
@@ -61,12 +60,11 @@ class Service(Protocol):
         that it did: it is not in the list of those that there are, which only who has the right
         PROCESS sees whole. Raises: UpstreamError."""
 
-    async def make_good(self, connection: Channel, *, greeted: bool) -> None:
+    async def make_good(self, greeted: Channel | None) -> None:
         """A client's login broke off. MySQL counts that against the host of sqlcache, which stands
         for all clients, and refuses it after `max_connect_errors` of them in a row: a login that
-        succeeds begins the count anew. On its `connection`, where that was `greeted` and nobody has
-        answered, nothing is counted at all. One after another, however many broke off. Raises
-        nothing."""
+        succeeds begins the count anew. On `greeted`, where nobody has answered MySQL's greeting
+        yet, nothing is counted at all. Raises nothing."""
 
     async def connect(self) -> aiomysql.Connection:
         """A new connection of sqlcache's own account, for the caller to close. Raises:
@@ -90,7 +88,6 @@ class ServiceConnection:
         self._logins = OwnLogins(settings.upstream, upstream_tls(settings), metrics, errors)
         self._check = UpstreamCheck(self._logins, settings.upstream.connect_timeout_s)
         self._logins.on_success = self._check.logged_in
-        self._broken_logins = BrokenLogins(self._logins)
         self._connection: aiomysql.Connection | None = None
         self._server: list[Row] | None = None  # which one the connection is to, once that is known
         self._one_at_a_time = asyncio.Lock()
@@ -245,8 +242,18 @@ class ServiceConnection:
     async def connect(self) -> aiomysql.Connection:
         return await self._logins.connect()
 
-    async def make_good(self, connection: Channel, *, greeted: bool) -> None:
-        await self._broken_logins.make_good(connection, greeted=greeted)
+    async def make_good(self, greeted: Channel | None) -> None:
+        on = None
+        try:
+            if greeted is not None and not greeted.closed:
+                on = greeted.hand_over()
+            connection = await self._logins.connect(on)
+            await connection.ensure_closed()
+        except (UpstreamError, aiomysql.MySQLError, OSError) as error:
+            log.debug("a login that broke off not made good error=%s", error)
+        finally:
+            if on is not None:
+                on[0].close()
 
     def use_tls(self, tls: UpstreamTls) -> None:
         self._logins.tls = tls

@@ -1,7 +1,6 @@
 """The logins of sqlcache's own account at MySQL, and what is known of MySQL by them."""
 
 import asyncio
-import contextlib
 import logging
 import socket
 from collections.abc import Callable
@@ -17,8 +16,6 @@ from sqlcache.tls import UpstreamTls
 from sqlcache.upstream_errors import UpstreamErrors
 
 log = logging.getLogger(__name__)
-
-_ENDS_S = 1.0  # for MySQL to end a connection that is done with
 
 
 class OwnLogins:
@@ -102,16 +99,6 @@ def close(connection: aiomysql.Connection | None) -> None:
         connection._writer.write(packet(0, bytes((Command.QUIT,))))
         connection._writer.transport.close()
         asyncio.get_running_loop().call_soon(connection.close)
-
-
-async def end(connection: aiomysql.Connection) -> None:
-    """Ends a connection that is not read from, and waits for MySQL to have done so: until then it
-    is one of those that the account may have."""
-    connection._writer.write(packet(0, bytes((Command.QUIT,))))
-    with contextlib.suppress(OSError, TimeoutError):
-        async with asyncio.timeout(_ENDS_S):
-            await connection._reader.read()
-    connection.close()
 
 
 def _code_of(error: UpstreamError) -> int | None:

@@ -4,14 +4,11 @@ clients, and refuses the host after some of them in a row."""
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
 from types import SimpleNamespace
 
-import pymysql
 import pytest
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlcache, PrivateSqlServer, wait_until
@@ -21,8 +18,6 @@ from tests.fakes.raw_client import OLD, RawClient, packets_of
 from tests.servers import MySQLMissing, PrivateMySQL
 
 MAX_CONNECT_ERRORS = 10
-OWN_CONNECTIONS = 6
-OPERATIONS = " ".join((Path(__file__).parents[2] / "docs" / "operations.md").read_text().split())
 OPTIONS = (
     "--bind-address=0.0.0.0",
     "--connect-timeout=30",  # sqlcache is to be the one that ends a silent login
@@ -132,51 +127,6 @@ def test_nor_do_those_that_stay_and_say_nothing(
             each.read_to_end()
     wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 0, 10, "their end")
     assert errors(server) == 0
-
-
-@pytest.fixture
-def limited(server: PrivateSqlServer, proxy: ProxyFactory) -> Iterator[PrivateSqlcache]:
-    """sqlcache under an account that may have as many connections as the docs say it takes."""
-    account = f"{server.service_user}@'%'"
-    server.sql(f"ALTER USER {account} WITH MAX_USER_CONNECTIONS {OWN_CONNECTIONS}")
-    try:
-        relay = proxy(server, "memory", binlog__follow="on", log__level="debug")
-        wait_until(lambda: relay.metrics()["sqlcache_binlog_following"] == 1, 20, "the binary log")
-        yield relay
-        relay.stop()
-    finally:
-        server.sql(f"ALTER USER {account} WITH MAX_USER_CONNECTIONS 0")
-
-
-def probe_at_once(relay: PrivateSqlcache) -> None:
-    """As several balancers do."""
-    probes = [socket.create_connection((relay.host, relay.port)) for _ in range(10)]
-    for each in probes:
-        each.close()
-
-
-def show_wrong_passwords(relay: PrivateSqlcache) -> None:
-    def show(_: int) -> None:
-        with pytest.raises(pymysql.Error):
-            relay.connect(user="app", password="wrong")
-
-    with ThreadPoolExecutor(8) as pool:
-        assert len(list(pool.map(show, range(10)))) == 10
-
-
-@pytest.mark.parametrize("break_off", [probe_at_once, show_wrong_passwords])
-def test_sqlcaches_own_account_needs_no_more_connections_than_the_docs_say(
-    limited: PrivateSqlcache, break_off: Callable[[PrivateSqlcache], None]
-) -> None:
-    assert f"to allow all of these together: {OWN_CONNECTIONS} for one process" in OPERATIONS
-    until = time.monotonic() + 12  # its checks log in anew after 10 seconds
-    while time.monotonic() < until:
-        break_off(limited)
-        ready = limited.readiness()
-        assert (ready["ready"], ready["warnings"]) == (True, {})
-        time.sleep(0.5)
-    assert "(1226, " not in limited.log_text()
-    assert limited.metrics()["sqlcache_upstream_up"] == 1
 
 
 def test_nor_do_many_at_once(server: PrivateSqlServer, relay: PrivateSqlcache) -> None:

@@ -259,20 +259,16 @@ async def test_who_may_not_see_if_a_connection_has_ended_keeps_his_own(
     connection.close()
 
 
-async def greeted_by(server: PrivateSqlServer) -> Channel:
-    sock = await connected(server.host, server.port, None, 10)
-    greeted = Channel.over(sock, buffer_bytes=1_000)
-    await greeted.peek(1)
-    return greeted
-
-
 async def test_a_login_that_is_made_good_leaves_the_numbers_of_sockets_to_others(
     upstream: PrivateSqlServer,
 ) -> None:
     connection = connection_to(upstream.service_url)
-    greeted = await greeted_by(upstream)
+    greeted = Channel.over(
+        await connected(upstream.host, upstream.port, None, 10), buffer_bytes=1_000
+    )
+    await greeted.peek(1)
     async with asyncio.timeout(20):
-        await connection.make_good(greeted, greeted=True)
+        await connection.make_good(greeted)
     ours, theirs = zip(*(socket.socketpair() for _ in range(20)), strict=True)
     loop = asyncio.get_running_loop()
     for each in (*ours, *theirs):  # refused for one that the loop listens to for another
@@ -290,7 +286,7 @@ async def test_where_there_are_no_more_files_a_login_is_not_made_good_and_leaves
     greeted = Channel.over(sock, buffer_bytes=1_000)
     await greeted.peek(1)
     with no_more_files():
-        await connection.make_good(greeted, greeted=True)
+        await connection.make_good(greeted)
     assert greeted.closed
     assert sock.fileno() == -1
 
@@ -301,41 +297,6 @@ def limited(upstream: PrivateSqlServer, schema: str) -> Iterator[str]:
     upstream.sql(f"CREATE USER {schema}@'%' IDENTIFIED BY 'p' WITH MAX_USER_CONNECTIONS 1")
     yield f"mysql://{schema}:p@{upstream.address}"
     upstream.sql(f"DROP USER {schema}@'%'")
-
-
-async def test_however_many_logins_break_off_one_at_a_time_is_made_good(
-    upstream: PrivateSqlServer, limited: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Before MySQL has counted it; of those that it has ended one login is enough for all, and for
-    some of very many."""
-    caplog.set_level(logging.DEBUG)
-    connection = connection_to(limited)
-    logins = 0
-
-    def count() -> None:
-        nonlocal logins
-        logins += 1
-
-    connection._logins.on_success = count
-    ended, held, many = [[await greeted_by(upstream) for _ in range(n)] for n in (30, 10, 80)]
-    for each in ended:
-        each.close()
-    await asyncio.sleep(0.1)
-
-    async def make_good(broken: list[Channel], *, greeted: bool) -> int:
-        before = logins
-        await asyncio.gather(*(connection.make_good(each, greeted=greeted) for each in broken))
-        assert all(each.closed for each in broken)
-        return logins - before
-
-    async with asyncio.timeout(60):
-        assert await make_good(ended, greeted=False) <= 2
-        assert await make_good(held[:5], greeted=True) == 5
-        assert await make_good(held[5:], greeted=False) == 5
-        assert await make_good(ended[:1], greeted=False) == 1
-        assert 32 < await make_good(many, greeted=True) < 50
-    assert "not made good" not in caplog.text
-    connection.close()
 
 
 async def test_an_account_that_has_all_its_connections_has_reached_mysql(
