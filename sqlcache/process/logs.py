@@ -46,7 +46,7 @@ _PLAIN: Final = re.compile(r"[!#-<>-\[\]-~]+")
 _QUOTED: Final = re.compile(
     r"""(?<![A-Za-z0-9])[bru]?(['"])(?:\\.|(?!\1).)*(?:\1|$)""", re.DOTALL | re.IGNORECASE
 )
-_LOGIN: Final = re.compile(r"//\S*@")
+_WITHOUT_BLANKS: Final = re.compile(r"\S+")
 _OF_NO_STATEMENT: Final = (CacheUnavailable, ConfigError, OSError, UpstreamError)
 _QUOTES_WITHOUT_MARKS: Final = "sqlglot"
 """The library whose complaints show statements, and underline instead of quoting."""
@@ -96,7 +96,13 @@ def _is_number(value: object) -> bool:
 
 def without_quotes(text: str) -> str:
     """`text` less what it quotes and the logins of URLs: these may be what nobody is to see."""
-    return _LOGIN.sub("//***@", _QUOTED.sub("'***'", text))
+    return _WITHOUT_BLANKS.sub(_without_login, _QUOTED.sub("'***'", text))
+
+
+def _without_login(word: re.Match[str]) -> str:
+    begin, slashes, url = word[0].partition("//")
+    _, at, rest = url.rpartition("@")
+    return f"{begin}{slashes}***@{rest}" if slashes and at else word[0]
 
 
 def told(error: BaseException) -> str:

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, wait_until
 from sqlcache.process import logs
 from tests.conftest import ProxyFactory
+from tests.costs import grows_linearly
 from tests.process.test_workers import workers as children
 
 PACKAGE = Path(logs.__file__).parents[1]
@@ -158,6 +159,11 @@ def test_what_an_exception_quotes_is_not_told(form: str, error: Exception) -> No
     assert "xyzzy" not in line
     assert "1471147114" not in line
     assert type(error).__name__ in line
+
+
+@pytest.mark.parametrize("word", [b"/", b"//a", b"//a@"])
+def test_logins_are_looked_for_once(word: bytes) -> None:
+    assert grows_linearly(lambda n: word * n, lambda text: logs.without_quotes(text.decode()))
 
 
 def test_what_libraries_quote_is_not_told(form: str) -> None:
