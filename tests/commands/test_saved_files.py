@@ -80,6 +80,12 @@ def test_a_symbolic_link_stays_and_what_it_leads_to_is_replaced(saved: Path) -> 
     assert {each.name for each in saved.parent.iterdir()} == names
 
 
+def entries_of(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """What is there, whenever it was looked at."""
+    stats = {each.name: each.lstat() for each in folder.iterdir()}
+    return {name: (s.st_ino, s.st_mode, s.st_mtime_ns) for name, s in stats.items()}
+
+
 @pytest.mark.parametrize("kind", ["fifo", "socket", "folder", "loop", "link to a fifo"])
 def test_what_is_no_file_stays_and_nobody_is_asked(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -98,12 +104,12 @@ def test_what_is_no_file_stays_and_nobody_is_asked(
             case _:
                 os.mkfifo(tmp_path / "fifo")
                 path.symlink_to("fifo")
-        before = {each: each.lstat() for each in tmp_path.iterdir()}
+        before = entries_of(tmp_path)
         nobody = ["--upstream", "mysql://a@127.0.0.1:1", "--memcached", "127.0.0.1:1"]
         assert main(["save", str(path), *nobody]) == 2
     said = f"sqlcache: {path}: is no regular file, and stays what it is\n"
     assert capsys.readouterr().err == said
-    assert {each: each.lstat() for each in tmp_path.iterdir()} == before
+    assert entries_of(tmp_path) == before
 
 
 def test_no_byte_may_be_missing_or_another_one(saved: Path) -> None:
