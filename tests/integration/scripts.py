@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 import secrets
 import struct
+import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from sqlcache.mysql.constants import Command, Status
 from tests.forked import ForkedSqlcache
 from tests.servers import PATIENT
 
+_READ_LEASE_S = 0.02  # and more
 _IGNORED_STATUS = Status.QUERY_WAS_SLOW
 _STEP = re.compile(r"(\w+)(\+?)\s+(.*)", re.DOTALL)
 
@@ -123,6 +125,11 @@ class World(AbstractContextManager["World"]):
     def hits(self) -> float:
         """How many reads sqlcache answered from the cache so far."""
         return self.proxy.metrics()[_HITS]
+
+    def forget(self) -> None:
+        """Has memcached forget everything, and nobody go by what it said before."""
+        self.memcached.flush()
+        time.sleep(_READ_LEASE_S)
 
     def compare(self, script: str, options: Options | None = None) -> None:
         """Fails unless the script's answers are the same both ways, and its `+` steps hits."""

@@ -970,7 +970,7 @@ def test_trap_29_an_entry_lives_by_memcacheds_clock_alone(world: World, schema: 
     world.upstream.sql(MAKE, schema)
     with connect(world.proxy, world, schema) as reader:
         before = ask(reader, "SELECT v FROM t")
-        world.memcached.flush()
+        world.forget()
         world.upstream.sql("UPDATE t SET v = 'around'", schema)
         assert ask(reader, "SELECT v FROM t") == (("around",), ("around",)) != before
 

@@ -244,7 +244,7 @@ def test_trap_33_a_tag_that_memcached_forgot_is_a_miss(world: World, schema: str
         for _ in range(2):
             cursor.execute("SELECT v FROM t WHERE a = 1")
             before = cursor.fetchall()
-        world.memcached.flush()
+        world.forget()
         world.upstream.sql(f"UPDATE t SET v = '{value}'", schema)
         cursor.execute("SELECT v FROM t WHERE a = 1")
         assert cursor.fetchall() == ((value,),) != before
