@@ -653,22 +653,12 @@ async def test_a_node_that_answers_all_but_writers_is_told_of(
     await engine.close()
 
 
-class Mute(Node):
-    """Does what it is asked, and is not heard once it is away."""
-
-    asked = b""
-
-    def submit(self, payload: bytes, count: int, done: Done) -> None:
-        self.asked += payload
-        super().submit(payload, count, done)
-
-
 async def test_a_node_that_has_answered_nothing_for_long_gets_what_is_owed_to_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It may answer others."""
     monkeypatch.setattr(health, "_PATIENCE_S", 0.0)  # that for two outages and a half is left
-    node, bump = Mute(), b"ms " + KEYSPACE.tag("shop", "orders")
+    node = Counting()
     engine = await engine_on(node, outage_s=0.1)
     node.away = True
 
@@ -676,12 +666,12 @@ async def test_a_node_that_has_answered_nothing_for_long_gets_what_is_owed_to_it
         return engine._cluster.health_of(node.name).answers_nothing
 
     await eventually(is_given_up)
-    node.asked = b""
+    node.payloads.clear()
     fence = await engine.fence([ORDERS])
-    assert bump not in node.asked
+    assert not node.payloads
     engine._fences.owed.owe(ORDERS)
     await engine._fences.owed.flush()
-    assert bump in node.asked
+    assert b"ms " in b"".join(node.payloads)
     fence.abandon()
     await engine.close()
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sqlcache.demo.servers import PrivateSqlcache, PrivateSqlServer, wait_until
+from sqlcache.demo.servers import PrivateSqlcache, PrivateSqlServer
 from sqlcache.mysql.constants import Capability
-from tests.coherence.sessions import ask, run
 from tests.conftest import ProxyFactory
 from tests.fakes.raw_client import OLD, RawClient
 from tests.fakes.tls_records import Records
+from tests.integration.test_hostile_clients import is_hit, reader
 
-READ = "SELECT SUM(v) FROM t"
+__all__ = ["reader"]  # a fixture
+
 FLOOD, MOST_S = 30_000, 0.3
 """Changes of keys, which took 0.8 s of a processor of 2023."""
 
@@ -28,23 +28,6 @@ def relay(upstream: PrivateSqlServer, proxy: ProxyFactory) -> PrivateSqlcache:
     upstream.connect().close()  # so that caching_sha2_password knows the password
     seldom = {"upstream__catalog_refresh_s": 3600}
     return proxy(upstream, "memory", proxy__tls_auto=True, upstream__tls="disabled", **seldom)
-
-
-@pytest.fixture
-def reader(upstream: PrivateSqlServer, relay: PrivateSqlcache, schema: str) -> Iterator[Any]:
-    """A session whose read of the table `t` is a hit."""
-    account = {"user": upstream.user, "password": upstream.password, "database": schema}
-    with closing(relay.connect(**account)) as session:
-        run(session, "CREATE TABLE t (v INT)")
-        run(session, "INSERT INTO t VALUES (1)")
-        wait_until(lambda: is_hit(relay, session), 10, "a hit")
-        yield session
-
-
-def is_hit(relay: PrivateSqlcache, session: Any) -> bool:
-    before = relay.metrics()["sqlcache_hits_total"]
-    ask(session, READ)
-    return relay.metrics()["sqlcache_hits_total"] > before
 
 
 @pytest.mark.parametrize("logged_in", [False, True])
