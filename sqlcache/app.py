@@ -50,6 +50,7 @@ _PROVEN_SOON_S = 5.0
 _ITEM_OVERHEAD_BYTES = 512  # of an item, beside its value: its key, and what tells of it
 _LEAST_ITEM_BYTES = 1 << 20  # memcached's own limit by default, for items that are no answers
 _OUTAGE_IN_MEMORY_S = 60.0
+_AHEAD_BYTES = 64 << 20  # of answers that others wait for
 """The embedded store cannot be away, and a pause of the process is not to be taken for that. But it
 may forget what is looked at eight times in an outage, where all its memory is in use; half of one
 later it is used again."""
@@ -149,6 +150,9 @@ class App:
                 shadow=self._settings.cache.mode == "shadow",
                 names_commits=self._settings.binlog.follow != "off",
                 prober=self._prober,
+                ahead=Room(_AHEAD_BYTES),
+                for_entries=Room(self._settings.kept_bytes // 2),
+                for_hits=Room(self._settings.kept_bytes // 2),
                 for_transactions=Room(self._settings.transactions_bytes),
             ),
             admission=Admission(
@@ -161,7 +165,6 @@ class App:
             errors=errors,
             idle_timeout_s=proxy.idle_timeout_s,
             buffer_bytes=proxy.buffer_bytes,
-            kept_bytes=self._settings.kept_bytes,
             tls=client_tls(self._settings, self._certificate),
             make_good=self.service.make_good,
         )

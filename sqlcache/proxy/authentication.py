@@ -46,9 +46,16 @@ _NO_PASSWORD = (b"\x00", b"")
 _NONCE_BYTES = 20
 _NO_CLEAR_TEXT = frozenset(
     (
-        *(b"", b"mysql_native_password", b"mysql_old_password", _CACHING_SHA2),
-        *(b"client_ed25519", b"parsec", b"auth_gssapi_client", b"authentication_webauthn_client"),
-        *(b"authentication_kerberos_client", b"authentication_ldap_sasl_client"),
+        b"",
+        b"mysql_native_password",
+        b"mysql_old_password",
+        _CACHING_SHA2,
+        b"client_ed25519",
+        b"parsec",
+        b"auth_gssapi_client",
+        b"authentication_webauthn_client",
+        b"authentication_kerberos_client",
+        b"authentication_ldap_sasl_client",
     )
 )
 """Plugins whose clients send nothing in clear text, less what is done about caching_sha2's."""

@@ -30,19 +30,20 @@ from sqlcache.sql.statement import FoundRows
 
 _MOST_OWED_BYTES = 4_096  # of what is owed from before the last hit
 _ANSWERED_BY_OK = EXECUTES | {
-    *(Command.QUERY, Command.PING, Command.INIT_DB),
-    *(Command.STMT_RESET, Command.RESET_CONNECTION),
+    Command.QUERY,
+    Command.PING,
+    Command.INIT_DB,
+    Command.STMT_RESET,
+    Command.RESET_CONNECTION,
 }
 
 
 class Diagnostics:
     """Of one session: what the client's last statements left, and what the server has of that."""
 
-    __slots__ = (
-        *("_asked", "_found", "_packet", "_ran_since", "_rows", "_text", "_warned"),
-        *("_owed_before", "_parting", "_warned_of_counting", "in_doubt", "mariadb", "mixes"),
-        *("states", "wrote", "wrote_none"),
-    )
+    __slots__ = ("_asked", "_found", "_owed_before", "_packet", "_parting", "_ran_since", "_rows",
+                 "_text", "_warned", "_warned_of_counting", "in_doubt", "mariadb", "mixes",
+                 "states", "wrote", "wrote_none")  # fmt: skip
 
     def __init__(self) -> None:
         self.mariadb = False

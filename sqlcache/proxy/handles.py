@@ -45,10 +45,8 @@ class Refused(NamedTuple):
 class Handles:
     """Those of one session, by the numbers that its client has for them."""
 
-    __slots__ = (
-        *("_ahead", "_diagnostics", "_given", "_numbers", "_oldest", "_open", "_refused"),
-        *("_timer", "_unseen", "_upstream", "_waiting", "renumbers"),
-    )
+    __slots__ = ("_ahead", "_diagnostics", "_given", "_numbers", "_oldest", "_open", "_refused",
+                 "_timer", "_unseen", "_upstream", "_waiting", "renumbers")  # fmt: skip
 
     def __init__(self, upstream: Channel, diagnostics: Diagnostics) -> None:
         self._upstream = upstream

@@ -27,10 +27,8 @@ class HeldBack:
     comes `may_have_changed` where it was planned as a change of rows.
     """
 
-    __slots__ = (
-        *("_ask", "_engine", "_may_touch", "_planner", "_touched", "_touched_under"),
-        *("locked", "writes"),
-    )
+    __slots__ = ("_ask", "_engine", "_may_touch", "_planner", "_touched", "_touched_under",
+                 "locked", "writes")  # fmt: skip
 
     def __init__(self, engine: Engine, planner: Planner, ask: Ask | None) -> None:
         self._engine = engine

@@ -1,6 +1,6 @@
 """The settings of sessions."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlcache.proxy.room import Room
 from sqlcache.proxy.slow_reads import SlowReads
@@ -9,21 +9,28 @@ from sqlcache.service.probes import Prober
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Those of one; bytes and seconds. `slow` tells of reads that take long."""
+    """Those of one; bytes and seconds. The rooms are those of all sessions together, and `slow`
+    tells of all their reads that take long."""
 
     max_statement_bytes: int
     max_entry_bytes: int
     login_timeout_s: float
     keepalive_s: float
     straight: bool
-    slow: SlowReads = field(default_factory=SlowReads)
-    verify_share: float = 0
+    slow: SlowReads
+    verify_share: float
     """Of the hits, from 0 to 1: MySQL is asked as well."""
-    shadow: bool = False
+    shadow: bool
     """Nothing is served from the cache."""
-    names_commits: bool = False
+    names_commits: bool
     """Whoever follows the binary log is to know commits of sessions again."""
-    prober: Prober | None = None
+    prober: Prober | None
     """Asks MySQL what rows are like that are written."""
-    for_transactions: Room = field(default_factory=lambda: Room(0))
-    """For what open transactions have read, of all sessions."""
+    ahead: Room
+    """For what is read from MySQL before its client takes it, see `Relay`."""
+    for_entries: Room
+    """For copies of answers that are to be stored, while they go by."""
+    for_hits: Room
+    """For what clients have not read of long hits: who reads nothing keeps no entry away."""
+    for_transactions: Room
+    """For what open transactions have read."""

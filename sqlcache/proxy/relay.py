@@ -35,10 +35,8 @@ class Relay:
     be stored. How fast its client reads is nothing to them. Where there is no room, `hurry_client`.
     """
 
-    __slots__ = (
-        *("_ahead", "_commits", "_metrics", "_read_ahead", "_untracked", "awaits_client"),
-        *("client", "said_bytes", "upstream"),
-    )
+    __slots__ = ("_ahead", "_commits", "_metrics", "_read_ahead", "_untracked", "awaits_client",
+                 "client", "said_bytes", "upstream")  # fmt: skip
 
     def __init__(self, client: Channel, upstream: Channel, ahead: Room, metrics: Metrics) -> None:
         self.client = client

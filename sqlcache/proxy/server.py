@@ -17,7 +17,6 @@ from sqlcache.proxy.admission import Admission
 from sqlcache.proxy.embedded_session import EmbeddedSession
 from sqlcache.proxy.limits import Limits
 from sqlcache.proxy.login import LoginRelay
-from sqlcache.proxy.room import Room
 from sqlcache.proxy.session import Session
 from sqlcache.proxy.sessions import Sessions
 from sqlcache.tls import ClientTls, UpstreamTls
@@ -25,7 +24,6 @@ from sqlcache.upstream_errors import UpstreamErrors
 
 log = logging.getLogger(__name__)
 
-_AHEAD_BYTES = 64 << 20  # of answers that others wait for
 _LOGIN_BYTES = 16_384  # of a client that has not logged in: there may be very many
 _FAREWELL_S = 10.0  # for a client to take what was written, after its session's end
 
@@ -68,7 +66,6 @@ class Server:
         errors: UpstreamErrors,
         idle_timeout_s: float,
         buffer_bytes: int,
-        kept_bytes: int,
         tls: ClientTls,
         make_good: Callable[[Channel | None], Awaitable[None]],
     ) -> None:
@@ -82,9 +79,6 @@ class Server:
         self._buffer_bytes = buffer_bytes
         self._tls = tls
         self._make_good = make_good
-        self._ahead = Room(_AHEAD_BYTES)
-        # While they go by, and while they are not read: who reads nothing keeps no entry away.
-        self._for_entries, self._for_hits = Room(kept_bytes // 2), Room(kept_bytes // 2)
         self.sessions = Sessions(metrics, idle_timeout_s)
         """All that it serves."""
         self._listeners: list[Listener] = []
@@ -192,7 +186,13 @@ class Server:
     ) -> LoginRelay:
         to_mysql, keeper = self._upstream, self._planner.keeper
         return LoginRelay(
-            *(client, upstream, tls, to_mysql.tls, to_mysql.barred, admission, self._errors),
+            client,
+            upstream,
+            tls,
+            to_mysql.tls,
+            to_mysql.barred,
+            admission,
+            self._errors,
             keeper.witness(),
             tracks=self._limits.names_commits and keeper.tells_commits,
         )
@@ -209,8 +209,5 @@ class Server:
             self._limits,
             logins,
             self._errors,
-            self._ahead,
-            self._for_entries,
-            self._for_hits,
             embedded=embedded,
         )

@@ -35,7 +35,7 @@ from sqlcache.proxy.limits import Limits
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.longway.way import LongWay
 from sqlcache.proxy.relay import Relay
-from sqlcache.proxy.room import Room
+from sqlcache.proxy.shared import Shared
 from sqlcache.proxy.signs_of_life import SignsOfLife
 from sqlcache.upstream_errors import UpstreamErrors
 
@@ -50,8 +50,7 @@ _ERR = b"\xff"
 class Session:
     """A client's connection and its own connection to MySQL; they live and end together.
 
-    See `Relay` and `LongWay` for the rooms. `embedded`: the client is of this very process, see
-    `EmbeddedSession`.
+    `embedded`: the client is of this very process, see `EmbeddedSession`.
     """
 
     def __init__(
@@ -64,9 +63,6 @@ class Session:
         limits: Limits,
         logins: LoginRelay,
         errors: UpstreamErrors,
-        ahead: Room,
-        for_entries: Room,
-        for_hits: Room,
         *,
         embedded: bool = False,
     ) -> None:
@@ -76,12 +72,9 @@ class Session:
         self._limits = limits
         self._logins = logins
         self._errors = errors
-        self._relay = Relay(client, upstream, ahead, metrics)
-        self.way = LongWay(
-            *(self._relay, engine, planner, metrics, limits, logins),
-            *(for_entries, for_hits),
-            embedded=embedded,
-        )
+        self._relay = Relay(client, upstream, limits.ahead, metrics)
+        shared = Shared.of(self._relay, engine, planner, metrics, limits, embedded=embedded)
+        self.way = LongWay(shared, logins)
         self._standing, self._course = self.way.standing, self.way.course
         self._signs = SignsOfLife(client, upstream, self.way, every_s=limits.keepalive_s)
         self._idleness = Idleness(client, upstream, self._relay, self.way)
@@ -172,7 +165,8 @@ class Session:
             if self._upstream.odd_answer:
                 log.error(
                     "session ended: MySQL answers otherwise than before client=%s answer=%s",
-                    *(self._client.address(), _kind_of(self._upstream.odd_answer)),
+                    self._client.address(),
+                    _kind_of(self._upstream.odd_answer),
                 )
             self.way.close(partial(self._logins.witness, self._logins.connection))
             self._client.intercept = self._client.on_change = None

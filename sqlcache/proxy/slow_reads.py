@@ -46,5 +46,8 @@ class SlowReads:
         log.warning(
             "slow read took_ms=%s schema=%s reason=%s statement=%s untold=%d",
             round(1000 * seconds, 1),
-            *(schema or "", reason, counts.text[:_LONGEST_SHOWN], untold),
+            schema or "",
+            reason,
+            counts.text[:_LONGEST_SHOWN],
+            untold,
         )

@@ -8,8 +8,18 @@ from sqlcache.plan.planner import Planner
 
 _ONE_ANSWER = frozenset(
     {
-        *("SELECT", "WITH", "TABLE", "VALUES", "INSERT", "REPLACE", "UPDATE", "DELETE"),
-        *("BEGIN", "START", "COMMIT", "ROLLBACK"),
+        "SELECT",
+        "WITH",
+        "TABLE",
+        "VALUES",
+        "INSERT",
+        "REPLACE",
+        "UPDATE",
+        "DELETE",
+        "BEGIN",
+        "START",
+        "COMMIT",
+        "ROLLBACK",
     }
 )
 

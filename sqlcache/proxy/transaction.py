@@ -35,10 +35,8 @@ class TransactionView:
     its snapshot is remembered for it as long as there is `room`, which all have together; by
     default it has some of its own."""
 
-    __slots__ = (
-        *("_access", "_kept", "_kept_bytes", "_most_kept_bytes", "_room", "isolation"),
-        *("opened_at", "uncacheable"),
-    )
+    __slots__ = ("_access", "_kept", "_kept_bytes", "_most_kept_bytes", "_room", "isolation",
+                 "opened_at", "uncacheable")  # fmt: skip
 
     def __init__(self, isolation: str, room: Room | None = None) -> None:
         self.isolation = isolation

@@ -2,61 +2,40 @@
 client has the end of its answer; and what has changed in the session is followed."""
 
 from sqlcache.cache.reads import Read
-from sqlcache.metrics import Metrics
 from sqlcache.mysql.constants import Command, Status
 from sqlcache.mysql.packets import with_flags
 from sqlcache.mysql.response import ResponseTracker, followed
 from sqlcache.mysql.rows import read_text_rows, with_last_number, with_last_row
 from sqlcache.mysql.scan import with_number
 from sqlcache.plan.commands import ClientCommand, Meaning
-from sqlcache.plan.meanings import Meanings
-from sqlcache.proxy.copies import Copies, ResponseCopy
-from sqlcache.proxy.diagnostics import Diagnostics
-from sqlcache.proxy.handles import Handles
-from sqlcache.proxy.last_command import LastCommand
+from sqlcache.proxy.copies import ResponseCopy
 from sqlcache.proxy.longway.refusals import Refusals
 from sqlcache.proxy.longway.standing import Standing
 from sqlcache.proxy.questions import written_like
-from sqlcache.proxy.relay import Relay
-from sqlcache.proxy.straight.course import Course
+from sqlcache.proxy.shared import Shared
 from sqlcache.proxy.straight.inflight import InFlight
 from sqlcache.proxy.straight.parts import Parts
-from sqlcache.proxy.writes import Writes
 
 
 class Answers:
     """Those to one session's commands."""
 
-    __slots__ = (
-        *("_awaits_answer", "_copies", "_course", "_diagnostics", "_handles", "_last", "_meanings"),
-        *("_metrics", "_refusals", "_relay", "_standing", "_writes"),
-    )
+    __slots__ = ("_awaits_answer", "_copies", "_course", "_diagnostics", "_handles",
+                 "_last", "_meanings", "_metrics", "_refusals", "_relay", "_standing",
+                 "_writes")  # fmt: skip
 
-    def __init__(
-        self,
-        relay: Relay,
-        metrics: Metrics,
-        course: Course,
-        last: LastCommand,
-        diagnostics: Diagnostics,
-        meanings: Meanings,
-        writes: Writes,
-        handles: Handles,
-        standing: Standing,
-        refusals: Refusals,
-        copies: Copies,
-    ) -> None:
-        self._relay = relay
-        self._metrics = metrics
-        self._course = course
-        self._last = last
-        self._diagnostics = diagnostics
-        self._meanings = meanings
-        self._writes = writes
-        self._handles = handles
+    def __init__(self, shared: Shared, standing: Standing) -> None:
+        self._relay = shared.relay
+        self._metrics = shared.metrics
+        self._course = shared.course
+        self._last = shared.last
+        self._diagnostics = shared.diagnostics
+        self._meanings = shared.meanings
+        self._writes = shared.writes
+        self._handles = shared.handles
+        self._copies = shared.copies
         self._standing = standing
-        self._refusals = refusals
-        self._copies = copies
+        self._refusals = Refusals(shared, standing)
         self._awaits_answer = False
 
     async def relay(
@@ -88,7 +67,7 @@ class Answers:
         try:
             recounts = None if parts is None else parts.recounts
             meaning = await self._pass_response(
-                *(command, tracker, meaning, kept or own, rows, recounts)
+                command, tracker, meaning, kept or own, rows, recounts
             )
             command.counts.took(self._metrics, self._last.sent_at, tracker.bytes_fed)
             if kept is None and not tracker.failed:

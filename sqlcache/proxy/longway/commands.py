@@ -4,7 +4,6 @@ from typing import assert_never
 
 from sqlcache.cache.reads import Read
 from sqlcache.errors import ConnectionLost, ProtocolError
-from sqlcache.metrics import Metrics
 from sqlcache.mysql.constants import ER_UNKNOWN_COM_ERROR, Command
 from sqlcache.mysql.packets import err_packet, status_of
 from sqlcache.mysql.response import NO_RESPONSE
@@ -18,13 +17,9 @@ from sqlcache.plan.commands import (
     ClientCommand,
     Meaning,
 )
-from sqlcache.plan.meanings import Meanings
-from sqlcache.plan.planner import Planner
 from sqlcache.plan.plans import Preparation
 from sqlcache.proxy.authentication import LoginRefused
-from sqlcache.proxy.diagnostics import Diagnostics
-from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES, NOBODYS, REFUSED, Handles
-from sqlcache.proxy.last_command import LastCommand
+from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES, NOBODYS, REFUSED
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.longway.answers import Answers
 from sqlcache.proxy.longway.counting import Counting
@@ -33,7 +28,7 @@ from sqlcache.proxy.longway.reading import Reading
 from sqlcache.proxy.longway.running import Running
 from sqlcache.proxy.longway.standing import Standing
 from sqlcache.proxy.longway.unsent import Unsent, only_reads
-from sqlcache.proxy.relay import Relay
+from sqlcache.proxy.shared import Shared
 from sqlcache.proxy.straight.exchange import reason_of
 from sqlcache.proxy.straight.inflight import HandedOver, Stage
 from sqlcache.sql.statement import Kind, Statement, changed
@@ -42,23 +37,14 @@ from sqlcache.sql.statement import Kind, Statement, changed
 class Commands:
     """Those of one session."""
 
-    __slots__ = (
-        *("_answers", "_counting", "_diagnostics", "_handles", "_last", "_login_timeout_s"),
-        *("_logins", "_meanings"),
-        *("_metrics", "_planner", "_planning", "_reading", "_relay", "_running", "_standing"),
-        "_unsent",
-    )
+    __slots__ = ("_answers", "_counting", "_diagnostics", "_handles", "_last", "_login_timeout_s",
+                 "_logins", "_meanings", "_metrics", "_planner", "_planning", "_reading", "_relay",
+                 "_running", "_standing", "_unsent")  # fmt: skip
 
     def __init__(
         self,
-        relay: Relay,
-        planner: Planner,
-        metrics: Metrics,
+        shared: Shared,
         logins: LoginRelay,
-        last: LastCommand,
-        diagnostics: Diagnostics,
-        meanings: Meanings,
-        handles: Handles,
         standing: Standing,
         planning: Planning,
         reading: Reading,
@@ -66,24 +52,22 @@ class Commands:
         answers: Answers,
         counting: Counting,
         unsent: Unsent,
-        *,
-        login_timeout_s: float,
     ) -> None:
-        self._relay = relay
-        self._planner = planner
-        self._metrics = metrics
+        self._relay = shared.relay
+        self._planner = shared.planner
+        self._metrics = shared.metrics
+        self._last = shared.last
+        self._diagnostics = shared.diagnostics
+        self._meanings = shared.meanings
+        self._handles = shared.handles
+        self._login_timeout_s = shared.limits.login_timeout_s
         self._logins = logins
-        self._last = last
-        self._diagnostics = diagnostics
-        self._meanings = meanings
-        self._handles = handles
         self._standing = standing
         self._planning = planning
         self._reading = reading
         self._running = running
         self._answers = answers
         self._counting = counting
-        self._login_timeout_s = login_timeout_s
         self._unsent = unsent
 
     async def dispatch(self, command: ClientCommand) -> bool:

@@ -2,53 +2,34 @@
 and told after a hit."""
 
 from sqlcache.cache import entry
-from sqlcache.metrics import Metrics
-from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.rows import with_last_row
 from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.commands import ClientCommand, Meaning
-from sqlcache.plan.planner import Planner
-from sqlcache.proxy.copies import Copies
-from sqlcache.proxy.diagnostics import Diagnostics
-from sqlcache.proxy.last_command import LastCommand
 from sqlcache.proxy.longway.running import FOUND_ROWS, Running
 from sqlcache.proxy.longway.standing import Standing
 from sqlcache.proxy.questions import digits
+from sqlcache.proxy.shared import Shared
 
 _COUNT_BYTES = 1_000  # an answer to FOUND_ROWS() is shorter
 _OF_FOUND_ROWS = NotCacheable("not cacheable", "calls FOUND_ROWS()")
 
 
 class Counting:
-    """That of one session. `tells`: it may tell what it knows, without the server."""
+    """That of one session."""
 
-    __slots__ = (
-        *("_client", "_copies", "_diagnostics", "_last", "_metrics", "_planner", "_running"),
-        *("_standing", "_tells"),
-    )
+    __slots__ = ("_client", "_copies", "_diagnostics", "_last", "_metrics", "_planner", "_running",
+                 "_standing", "_tells")  # fmt: skip
 
-    def __init__(
-        self,
-        client: Channel,
-        planner: Planner,
-        metrics: Metrics,
-        last: LastCommand,
-        diagnostics: Diagnostics,
-        standing: Standing,
-        running: Running,
-        copies: Copies,
-        *,
-        tells: bool,
-    ) -> None:
-        self._client = client
-        self._planner = planner
-        self._metrics = metrics
-        self._last = last
-        self._diagnostics = diagnostics
+    def __init__(self, shared: Shared, standing: Standing, running: Running) -> None:
+        self._client = shared.relay.client
+        self._planner = shared.planner
+        self._metrics = shared.metrics
+        self._last = shared.last
+        self._diagnostics = shared.diagnostics
+        self._copies = shared.copies
         self._standing = standing
         self._running = running
-        self._copies = copies
-        self._tells = tells
+        self._tells = not (shared.embedded or shared.limits.shadow)
 
     async def count_all(self, command: ClientCommand) -> int | None:
         """How many rows the query has without its LIMIT, which the server has just run, marked."""

@@ -6,11 +6,9 @@ from sqlcache.mysql.packets import out_of_order
 from sqlcache.plan.cacheability import SEVERAL, NotCacheable
 from sqlcache.plan.commands import ClientCommand, Meaning
 from sqlcache.plan.contexts import Context
-from sqlcache.plan.meanings import Meanings
-from sqlcache.plan.planner import Planner
 from sqlcache.plan.plans import UNTRACEABLE
-from sqlcache.proxy.last_command import LastCommand
 from sqlcache.proxy.longway.standing import Standing
+from sqlcache.proxy.shared import Shared
 from sqlcache.proxy.straight.exchange import IN_UNCACHEABLE_TRANSACTION
 from sqlcache.sql.statement import Statement
 from sqlcache.statements import UNCOUNTED
@@ -21,24 +19,16 @@ _UNREADABLE = NotCacheable("unreadable", "its text cannot be read")
 
 
 class Planning:
-    """That of one session. `embedded`: see `LongWay`."""
+    """That of one session."""
 
-    __slots__ = (*("_embedded", "_last", "_meanings", "_planner", "_standing"),)
+    __slots__ = ("_embedded", "_last", "_meanings", "_planner", "_standing")
 
-    def __init__(
-        self,
-        planner: Planner,
-        standing: Standing,
-        meanings: Meanings,
-        last: LastCommand,
-        *,
-        embedded: bool,
-    ) -> None:
-        self._planner = planner
+    def __init__(self, shared: Shared, standing: Standing) -> None:
+        self._planner = shared.planner
         self._standing = standing
-        self._meanings = meanings
-        self._last = last
-        self._embedded = embedded
+        self._meanings = shared.meanings
+        self._last = shared.last
+        self._embedded = shared.embedded
 
     async def meaning_of(self, command: ClientCommand) -> Meaning:
         """What a command means, the tables it names being known as they are now."""

@@ -6,26 +6,21 @@ from time import perf_counter
 from typing import assert_never
 
 from sqlcache.cache import entry
-from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.outcomes import Bypass, Hit, Outcome, Outdated
 from sqlcache.cache.reads import Basis, Read
 from sqlcache.errors import ConnectionLost
-from sqlcache.metrics import Metrics
 from sqlcache.mysql.constants import WAS_KILLED, Capability
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.commands import ClientCommand, Meaning
-from sqlcache.plan.meanings import Meanings
-from sqlcache.plan.planner import Planner
 from sqlcache.proxy.checks import Checks
-from sqlcache.proxy.copies import Copies
-from sqlcache.proxy.last_command import LastCommand
 from sqlcache.proxy.longway.answers import Answers
 from sqlcache.proxy.longway.counting import Counting
 from sqlcache.proxy.longway.planning import Planning
 from sqlcache.proxy.longway.running import Running
 from sqlcache.proxy.longway.standing import Standing
+from sqlcache.proxy.shared import Shared
 from sqlcache.proxy.straight.hits import Hits
 from sqlcache.proxy.straight.inflight import InFlight
 from sqlcache.sql.lexer import Lexed
@@ -38,46 +33,36 @@ _CATALOG_CHANGED = NotCacheable.since("catalog changed")
 
 
 class Reading:
-    """Those of one session. `embedded`: see `LongWay`."""
+    """Those of one session."""
 
-    __slots__ = (
-        *("_answers", "_checks", "_copies", "_counting", "_embedded", "_engine", "_hits", "_last"),
-        *("_meanings", "_metrics", "_pinging", "_planner", "_planning", "_running", "_standing"),
-        *("_waiting", "filling"),
-    )
+    __slots__ = ("_answers", "_checks", "_copies", "_counting", "_embedded", "_engine", "_hits",
+                 "_last", "_meanings", "_metrics", "_pinging", "_planner", "_planning", "_running",
+                 "_standing", "_waiting", "filling")  # fmt: skip
 
     def __init__(
         self,
-        engine: Engine,
-        planner: Planner,
-        metrics: Metrics,
-        last: LastCommand,
-        meanings: Meanings,
+        shared: Shared,
         standing: Standing,
         planning: Planning,
         running: Running,
         answers: Answers,
         counting: Counting,
         hits: Hits,
-        copies: Copies,
-        *,
-        checks: Checks | None,
-        embedded: bool,
     ) -> None:
-        self._engine = engine
-        self._planner = planner
-        self._metrics = metrics
-        self._last = last
-        self._meanings = meanings
+        self._engine = shared.engine
+        self._planner = shared.planner
+        self._metrics = shared.metrics
+        self._last = shared.last
+        self._meanings = shared.meanings
+        self._copies = shared.copies
+        self._checks = shared.checks
+        self._embedded = shared.embedded
         self._standing = standing
         self._planning = planning
         self._running = running
         self._answers = answers
         self._counting = counting
         self._hits = hits
-        self._copies = copies
-        self._checks = checks
-        self._embedded = embedded
         self._waiting: asyncio.Timeout | None = None
         """For what the cache has."""
         self._pinging: asyncio.Task[bool] | None = None
@@ -162,7 +147,9 @@ class Reading:
                 return
             fresh = kept.entry(b"", tracker)
             await checks.compare(
-                *(read, hit, fresh and entry.packets_for(fresh, 0, 0)),
+                read,
+                hit,
+                fresh and entry.packets_for(fresh, 0, 0),
                 partial(self._asked_by, command),
                 deprecate_eof=bool(self._standing.state.capabilities & Capability.DEPRECATE_EOF),
             )

@@ -13,12 +13,10 @@ from sqlcache.mysql.constants import (
 )
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.plan.commands import EXECUTES, NO_STATEMENT, ClientCommand, Meaning
-from sqlcache.plan.meanings import Meanings
-from sqlcache.plan.planner import Planner
 from sqlcache.plan.writeset import NOTHING
 from sqlcache.proxy.longway.standing import Standing
 from sqlcache.proxy.looking_back import MOST_SEARCHED_BYTES
-from sqlcache.proxy.writes import Writes
+from sqlcache.proxy.shared import Shared
 from sqlcache.sql.catalog.code import may_feign_errors
 
 _REFUSALS = frozenset({ER_PARSE_ERROR, ER_EMPTY_QUERY, ER_UNKNOWN_STMT_HANDLER})
@@ -28,15 +26,13 @@ _REFUSALS_TO_EXECUTE = frozenset({ER_UNKNOWN_STMT_HANDLER, ER_MALFORMED_PACKET})
 class Refusals:
     """Those of one session's commands."""
 
-    __slots__ = (*("_meanings", "_planner", "_standing", "_writes"),)
+    __slots__ = ("_meanings", "_planner", "_standing", "_writes")
 
-    def __init__(
-        self, planner: Planner, standing: Standing, meanings: Meanings, writes: Writes
-    ) -> None:
-        self._planner = planner
+    def __init__(self, shared: Shared, standing: Standing) -> None:
+        self._planner = shared.planner
         self._standing = standing
-        self._meanings = meanings
-        self._writes = writes
+        self._meanings = shared.meanings
+        self._writes = shared.writes
 
     async def left_of(
         self, command: ClientCommand, tracker: ResponseTracker, meaning: Meaning

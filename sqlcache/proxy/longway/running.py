@@ -5,25 +5,20 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from time import perf_counter
 
-from sqlcache.cache.engine import Engine
 from sqlcache.cache.reads import Read
 from sqlcache.mysql.constants import Command, Status
 from sqlcache.mysql.packets import out_of_order, packet, query_packet
 from sqlcache.mysql.response import ResponseTracker, followed
 from sqlcache.mysql.scan import number_in
 from sqlcache.plan.commands import ClientCommand, Meaning
-from sqlcache.plan.meanings import Meanings
 from sqlcache.plan.plans import may_end_logging
 from sqlcache.proxy.copies import ResponseCopy
-from sqlcache.proxy.diagnostics import Diagnostics
-from sqlcache.proxy.handles import Handles, Refused
-from sqlcache.proxy.last_command import LastCommand
+from sqlcache.proxy.handles import Refused
 from sqlcache.proxy.longway.answers import Answers
 from sqlcache.proxy.longway.standing import Standing
 from sqlcache.proxy.longway.unsent import Unsent
 from sqlcache.proxy.questions import digits
-from sqlcache.proxy.relay import Relay
-from sqlcache.proxy.writes import Writes
+from sqlcache.proxy.shared import Shared
 
 FOUND_ROWS = b"SELECT FOUND_ROWS()"
 _ENDS = b"COMMIT AND NO CHAIN NO RELEASE"
@@ -33,31 +28,19 @@ _NUMBER_ENDS_AT = 5
 class Running:
     """Those of one session."""
 
-    __slots__ = (
-        *("_answers", "_diagnostics", "_engine", "_handles", "_last", "_meanings", "_relay"),
-        *("_standing", "_unsent", "_writes"),
-    )
+    __slots__ = ("_answers", "_diagnostics", "_engine", "_handles", "_last", "_meanings", "_relay",
+                 "_standing", "_unsent", "_writes")  # fmt: skip
 
     def __init__(
-        self,
-        relay: Relay,
-        engine: Engine,
-        last: LastCommand,
-        diagnostics: Diagnostics,
-        meanings: Meanings,
-        writes: Writes,
-        handles: Handles,
-        standing: Standing,
-        answers: Answers,
-        unsent: Unsent,
+        self, shared: Shared, standing: Standing, answers: Answers, unsent: Unsent
     ) -> None:
-        self._relay = relay
-        self._engine = engine
-        self._last = last
-        self._diagnostics = diagnostics
-        self._meanings = meanings
-        self._writes = writes
-        self._handles = handles
+        self._relay = shared.relay
+        self._engine = shared.engine
+        self._last = shared.last
+        self._diagnostics = shared.diagnostics
+        self._meanings = shared.meanings
+        self._writes = shared.writes
+        self._handles = shared.handles
         self._standing = standing
         self._answers = answers
         self._unsent = unsent

@@ -4,7 +4,6 @@ the plans of its reads are. Kept in step with what its commands did."""
 import math
 import secrets
 
-from sqlcache.cache.engine import Engine
 from sqlcache.mysql.constants import Command, Status
 from sqlcache.mysql.handshake import Login
 from sqlcache.mysql.packets import HEADER_BYTES
@@ -18,18 +17,11 @@ from sqlcache.plan.cacheability import (
 )
 from sqlcache.plan.commands import UNKNOWN, WRITES_NOTHING, ClientCommand, Meaning
 from sqlcache.plan.contexts import Context
-from sqlcache.plan.meanings import Meanings
-from sqlcache.plan.planner import Planner
 from sqlcache.plan.plans import Pass, Plan
 from sqlcache.plan.state import SessionState
-from sqlcache.proxy.diagnostics import Diagnostics
-from sqlcache.proxy.handles import Handles
-from sqlcache.proxy.held_back import HeldBack
-from sqlcache.proxy.last_command import LastCommand
 from sqlcache.proxy.own_transaction import OwnTransaction
 from sqlcache.proxy.questions import Questions
-from sqlcache.proxy.relay import Relay
-from sqlcache.proxy.room import Room
+from sqlcache.proxy.shared import Shared
 from sqlcache.proxy.straight.path import StraightPath
 from sqlcache.sql.lexer import word_set
 from sqlcache.sql.statement import Transaction
@@ -49,42 +41,20 @@ class Standing:
     straight: StraightPath
     """Which is told of each change."""
 
-    __slots__ = (
-        *(
-            "_diagnostics",
-            "_generation",
-            "_globals",
-            "_handles",
-            "_held_back",
-            "_for_transactions",
-            "_last",
-        ),
-        *("_meanings", "_planner", "_straight_path", "allowed", "context", "has_begun", "own"),
-        *("questions", "state", "straight"),
-    )
+    __slots__ = ("_diagnostics", "_engine", "_generation", "_globals", "_handles", "_held_back",
+                 "_last", "_limits", "_meanings", "_planner", "_relay", "allowed", "context",
+                 "has_begun", "own", "questions", "state", "straight")  # fmt: skip
 
-    def __init__(
-        self,
-        planner: Planner,
-        last: LastCommand,
-        diagnostics: Diagnostics,
-        meanings: Meanings,
-        held_back: HeldBack,
-        handles: Handles,
-        *,
-        straight_path: bool,
-        for_transactions: Room,
-    ) -> None:
-        """`straight_path`: whether commands may be served there. See `OwnTransaction` for the
-        room."""
-        self._planner = planner
-        self._last = last
-        self._diagnostics = diagnostics
-        self._meanings = meanings
-        self._held_back = held_back
-        self._handles = handles
-        self._straight_path = straight_path
-        self._for_transactions = for_transactions
+    def __init__(self, shared: Shared) -> None:
+        self._relay = shared.relay
+        self._engine = shared.engine
+        self._planner = shared.planner
+        self._limits = shared.limits
+        self._last = shared.last
+        self._diagnostics = shared.diagnostics
+        self._meanings = shared.meanings
+        self._held_back = shared.writes.held_back
+        self._handles = shared.handles
         self.context: Context | None = None
         """Where its plans are; None while no read may be a hit."""
         self.allowed = True
@@ -93,17 +63,20 @@ class Standing:
         """Whether the client has logged in."""
         self.note_globals()
 
-    def begin(self, login: Login, status: int, relay: Relay, engine: Engine) -> None:
+    def begin(self, login: Login, status: int) -> None:
         """The client has logged in."""
         self.has_begun = True
         self.state = SessionState(login, self._globals, status, secrets.token_hex())
         self.questions = Questions(
-            *(relay, self._planner, self._diagnostics, self.state, self._generation)
+            self._relay, self._planner, self._diagnostics, self.state, self._generation
         )
         keeper = self._planner.keeper
         self.own = OwnTransaction(
-            *(engine, self.state, self.questions, lambda: keeper.has_one_snapshot),
-            self._for_transactions,
+            self._engine,
+            self.state,
+            self.questions,
+            lambda: keeper.has_one_snapshot,
+            self._limits.for_transactions,
         )
 
     def changed_user(self, login: Login, status: int) -> None:
@@ -257,5 +230,5 @@ class Standing:
             self.context = self._planner.context(self.state)
         else:
             self.context = None
-        serves = self._straight_path and self.allowed and not self.state.transaction_unsure
+        serves = self._limits.straight and self.allowed and not self.state.transaction_unsure
         self.straight.open(self.context if serves else None, self.own.view, self.state)

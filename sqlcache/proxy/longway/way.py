@@ -3,25 +3,15 @@
 import asyncio
 import contextlib
 import logging
-from functools import partial
 from time import perf_counter
 
-from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import IsOver
 from sqlcache.errors import ConnectionLost, WriteRefused
-from sqlcache.metrics import Metrics
 from sqlcache.mysql.constants import ER_UNKNOWN_ERROR, Command
 from sqlcache.mysql.handshake import Login
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet
 from sqlcache.plan.commands import USE_PREPARED, ClientCommand
-from sqlcache.plan.meanings import Meanings
-from sqlcache.plan.planner import Planner
-from sqlcache.proxy.checks import SHADOW, Checks
-from sqlcache.proxy.copies import Copies
-from sqlcache.proxy.diagnostics import Diagnostics
-from sqlcache.proxy.handles import Handles
-from sqlcache.proxy.last_command import LastCommand
-from sqlcache.proxy.limits import Limits
+from sqlcache.proxy.checks import SHADOW
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.longway.answers import Answers
 from sqlcache.proxy.longway.commands import Commands
@@ -29,16 +19,13 @@ from sqlcache.proxy.longway.counting import Counting
 from sqlcache.proxy.longway.init_connect import publish_init_connect
 from sqlcache.proxy.longway.planning import Planning
 from sqlcache.proxy.longway.reading import Reading
-from sqlcache.proxy.longway.refusals import Refusals
 from sqlcache.proxy.longway.running import Running
 from sqlcache.proxy.longway.standing import Standing
 from sqlcache.proxy.longway.unsent import Unsent
-from sqlcache.proxy.relay import Relay
-from sqlcache.proxy.room import Room
+from sqlcache.proxy.shared import Shared
 from sqlcache.proxy.straight.exchange import IN_UNCACHEABLE_TRANSACTION
 from sqlcache.proxy.straight.inflight import HandedOver, Stage
 from sqlcache.proxy.straight.path import StraightPath
-from sqlcache.proxy.writes import Writes
 
 log = logging.getLogger(__name__)
 
@@ -48,99 +35,51 @@ _LONGEST_LOOK_S = 1.0  # at a memcached that does not answer, before the first c
 
 
 class LongWay:
-    """See the package. `begin` is to be awaited first, when the client has logged in.
+    """See the package. `begin` is to be awaited first, when the client has logged in."""
 
-    `for_entries` is the room for copies of answers that are to be stored, `for_hits` for what
-    clients have not read of long hits. `embedded`: the client is of this very process, and may ask
-    and tell more than others.
-    """
+    __slots__ = ("_answers", "_commands", "_engine", "_handles", "_looks_again", "_metrics",
+                 "_planner", "_reading", "_relay", "_running", "_shadow", "_unsent", "_writes",
+                 "course", "last", "meanings", "standing", "straight")  # fmt: skip
 
-    __slots__ = (
-        *("_answers", "_checks", "_commands", "_engine", "_handles", "_metrics", "_planner"),
-        *("_looks_again", "_reading", "_relay", "_running", "_unsent", "_writes", "course"),
-        *("last", "meanings", "standing", "straight"),
-    )
-
-    def __init__(
-        self,
-        relay: Relay,
-        engine: Engine,
-        planner: Planner,
-        metrics: Metrics,
-        limits: Limits,
-        logins: LoginRelay,
-        for_entries: Room,
-        for_hits: Room,
-        *,
-        embedded: bool = False,
-    ) -> None:
-        self._relay = relay
-        self._engine = engine
-        self._planner = planner
-        self._metrics = metrics
-        self._checks: Checks | None = None
-        if (limits.verify_share or limits.shadow) and not embedded:
-            self._checks = Checks(engine, metrics, share=limits.verify_share, shadow=limits.shadow)
-        diagnostics = Diagnostics()
-        client, upstream = relay.client, relay.upstream
-        ask = partial(limits.prober.ask, peer=upstream.peer) if limits.prober else None
-        self.last = LastCommand(metrics, limits.slow)
-        self.meanings = Meanings(planner)
-        self._writes = writes = Writes(engine, planner, ask)
-        self._handles = Handles(upstream, diagnostics)
-        copies = Copies(for_entries, limits.max_entry_bytes)
-        self.standing = Standing(
-            *(planner, self.last, diagnostics, self.meanings, writes.held_back, self._handles),
-            straight_path=limits.straight,
-            for_transactions=limits.for_transactions,
-        )
-        self.straight = self.standing.straight = StraightPath(
-            *(client, upstream, engine, metrics, self.last, diagnostics, self.meanings, writes),
-            *(self._handles, for_hits, copies),
-            turned=self.standing.turned,
-            checks=self._checks,
-            max_entry_bytes=limits.max_entry_bytes,
-            embedded=embedded,
-        )
-        self.course = self.straight.course
-        refusals = Refusals(planner, self.standing, self.meanings, writes)
-        planning = Planning(*(planner, self.standing, self.meanings, self.last), embedded=embedded)
-        self._answers = answers = Answers(
-            *(relay, metrics, self.course, self.last, diagnostics, self.meanings, writes),
-            *(self._handles, self.standing, refusals, copies),
-        )
+    def __init__(self, shared: Shared, logins: LoginRelay) -> None:
+        self._relay = shared.relay
+        self._engine = shared.engine
+        self._planner = shared.planner
+        self._metrics = shared.metrics
+        self._shadow = shared.shadow
+        self._writes = shared.writes
+        self._handles = shared.handles
+        self.last = shared.last
+        self.meanings = shared.meanings
+        self.course = shared.course
+        self.standing = standing = Standing(shared)
+        self.straight = standing.straight = StraightPath(shared, standing.turned)
+        self._answers = answers = Answers(shared, standing)
         self._unsent = unsent = Unsent()
-        self._running = running = Running(
-            *(relay, engine, self.last, diagnostics, self.meanings, writes, self._handles),
-            *(self.standing, answers, unsent),
-        )
-        counting = Counting(
-            *(client, planner, metrics, self.last, diagnostics, self.standing, running, copies),
-            tells=not (embedded or limits.shadow),
-        )
-        self._looks_again: asyncio.TimerHandle | None = None
-        self._reading = Reading(
-            *(engine, planner, metrics, self.last, self.meanings, self.standing, planning),
-            *(running, answers, counting, self.straight.hits, copies),
-            checks=self._checks,
-            embedded=embedded,
+        self._running = running = Running(shared, standing, answers, unsent)
+        planning = Planning(shared, standing)
+        counting = Counting(shared, standing, running)
+        hits = self.straight.hits
+        self._reading = reading = Reading(
+            shared, standing, planning, running, answers, counting, hits
         )
         self._commands = Commands(
-            *(relay, planner, metrics, logins, self.last, diagnostics, self.meanings),
-            *(self._handles, self.standing, planning, self._reading, running, answers, counting),
-            unsent,
-            login_timeout_s=limits.login_timeout_s,
+            shared, logins, standing, planning, reading, running, answers, counting, unsent
         )
+        self._looks_again: asyncio.TimerHandle | None = None
 
     async def begin(self, login: Login, status: int) -> None:
         """The client has logged in. Raises: ConnectionLost; CacheUnavailable."""
-        self.standing.begin(login, status, self._relay, self._engine)
+        self.standing.begin(login, status)
         with contextlib.suppress(TimeoutError):  # else before the first statement
             async with asyncio.timeout(_LONGEST_LOOK_S):
                 await self.standing.questions.confirm_rights()
         error = await publish_init_connect(
-            *(self._planner, self._writes, self._relay),
-            *(self.standing.state, self.standing.questions),
+            self._planner,
+            self._writes,
+            self._relay,
+            self.standing.state,
+            self.standing.questions,
         )
         if error:
             await self._relay.client.read()  # some of its first command
@@ -166,7 +105,7 @@ class LongWay:
         """Why no read of it can be a hit now, for people; "" where one can."""
         if not self._planner.keeper.enabled or self.standing.context is None:
             return self.standing.hindrance.why
-        if self._checks is not None and self._checks.shadow:
+        if self._shadow:
             return SHADOW.reason
         view = self.standing.own.view
         uncacheable = view is not None and view.uncacheable

@@ -4,11 +4,10 @@ session like this. It hears of it with what it has to see next."""
 import math
 
 from sqlcache.kernel import scan
-from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Status
 from sqlcache.mysql.scan import Plain
 from sqlcache.plan.plans import LONGEST_ACCEPTED, Pass
-from sqlcache.proxy.held_back import HeldBack
+from sqlcache.proxy.shared import Shared
 from sqlcache.proxy.straight.inflight import InFlight
 from sqlcache.proxy.straight.terms import Terms
 
@@ -18,17 +17,14 @@ _MOST_AHEAD = 16  # commands that MySQL has not answered
 class Ahead:
     """Those of one session. `shadow`: there are none."""
 
-    __slots__ = (
-        *("_at_once", "_held_back", "_idle", "_shadow", "_switched_off", "_terms", "_upstream"),
-    )
+    __slots__ = ("_at_once", "_held_back", "_idle", "_shadow", "_switched_off", "_terms",
+                 "_upstream")  # fmt: skip
 
-    def __init__(
-        self, upstream: Channel, terms: Terms, held_back: HeldBack, *, shadow: bool
-    ) -> None:
-        self._upstream = upstream
+    def __init__(self, shared: Shared, terms: Terms) -> None:
+        self._upstream = shared.relay.upstream
         self._terms = terms
-        self._held_back = held_back
-        self._shadow = shadow
+        self._held_back = shared.writes.held_back
+        self._shadow = shared.shadow
         self._idle = b""  # a command after which the session is as it was, again and again
         self._switched_off = b""  # what was told last that autocommit is no more on, of what waited
         self._at_once: float = 0  # so many of the next transactions begin at MySQL as here

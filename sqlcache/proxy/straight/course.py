@@ -13,7 +13,7 @@ class Course:
     """See above: one at a time is in flight. It ends by being `done`, or handed over to the long
     way, or in that its session fails."""
 
-    __slots__ = (*("_client", "_upstream", "awaited", "closed", "failure", "handed_over", "now"),)
+    __slots__ = ("_client", "_upstream", "awaited", "closed", "failure", "handed_over", "now")
 
     def __init__(self, client: Channel, upstream: Channel) -> None:
         self._client = client

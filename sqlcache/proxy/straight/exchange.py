@@ -9,14 +9,11 @@ from functools import partial
 from time import perf_counter
 
 from sqlcache.cache import entry
-from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.marks import NO_MARKS, Marks
 from sqlcache.cache.outcomes import DISTRUSTED, Bypass
 from sqlcache.cache.reads import Read
 from sqlcache.kernel import scan
-from sqlcache.metrics import Metrics
-from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Status
 from sqlcache.mysql.packets import HEADER_BYTES, query_packet, with_flags
 from sqlcache.mysql.scan import Plain, number_in
@@ -25,17 +22,14 @@ from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.meanings import ON_THE_LOOP_BYTES
 from sqlcache.plan.pins import Values, values_of_execution, values_of_text
 from sqlcache.plan.plans import Pass, Plan
-from sqlcache.proxy.copies import UNSTORABLE_STATUS, Copies
-from sqlcache.proxy.diagnostics import Diagnostics
-from sqlcache.proxy.handles import Handles
-from sqlcache.proxy.last_command import LastCommand
+from sqlcache.proxy.copies import UNSTORABLE_STATUS
+from sqlcache.proxy.shared import Shared
 from sqlcache.proxy.straight.ahead import Ahead
-from sqlcache.proxy.straight.course import Course, callback
+from sqlcache.proxy.straight.course import callback
 from sqlcache.proxy.straight.inflight import InFlight, Stage
 from sqlcache.proxy.straight.long_answers import LongAnswers
 from sqlcache.proxy.straight.terms import Terms
 from sqlcache.proxy.transaction import TransactionView
-from sqlcache.proxy.writes import Writes
 from sqlcache.statements import UNCOUNTED
 
 Turned = Callable[[bytes, Plan | None, bytes], bool]
@@ -78,55 +72,26 @@ def _nothing_turns(packet: bytes, plan: Plan | None, answer: bytes) -> bool:
 class Exchange:
     """That of one session. `turned` is told of what may have changed it."""
 
-    __slots__ = (
-        *("_client", "_diagnostics", "_engine", "_handles", "_held_back", "_last"),
-        *(
-            "_long_answers",
-            "_max_entry_bytes",
-            "_metrics",
-            "_terms",
-            "_turned",
-            "_upstream",
-            "_writes",
-        ),
-        *("ahead", "course"),
-    )
+    __slots__ = ("_client", "_diagnostics", "_engine", "_handles", "_held_back", "_last",
+                 "_long_answers", "_max_entry_bytes", "_metrics", "_terms", "_turned", "_upstream",
+                 "_writes", "ahead", "course")  # fmt: skip
 
-    def __init__(
-        self,
-        course: Course,
-        terms: Terms,
-        ahead: Ahead,
-        client: Channel,
-        upstream: Channel,
-        engine: Engine,
-        last: LastCommand,
-        diagnostics: Diagnostics,
-        writes: Writes,
-        handles: Handles,
-        metrics: Metrics,
-        copies: Copies,
-        *,
-        turned: Turned,
-        max_entry_bytes: int,
-    ) -> None:
-        self.course = course
+    def __init__(self, shared: Shared, terms: Terms, ahead: Ahead, turned: Turned) -> None:
+        self.course = shared.course
         self.ahead = ahead
         self._terms = terms
-        self._client = client
-        self._upstream = upstream
-        self._engine = engine
-        self._last = last
-        self._diagnostics = diagnostics
-        self._writes = writes
-        self._held_back = writes.held_back
-        self._handles = handles
-        self._metrics = metrics
+        self._client = shared.relay.client
+        self._upstream = shared.relay.upstream
+        self._engine = shared.engine
+        self._last = shared.last
+        self._diagnostics = shared.diagnostics
+        self._writes = shared.writes
+        self._held_back = shared.writes.held_back
+        self._handles = shared.handles
+        self._metrics = shared.metrics
         self._turned = turned
-        self._max_entry_bytes = max_entry_bytes
-        self._long_answers = LongAnswers(
-            *(course, terms, client, upstream, diagnostics, metrics, copies)
-        )
+        self._max_entry_bytes = shared.limits.max_entry_bytes
+        self._long_answers = LongAnswers(shared, terms)
 
     def close(self) -> None:
         """The session ends."""

@@ -6,23 +6,15 @@ from functools import partial
 from time import perf_counter
 
 from sqlcache.cache import entry
-from sqlcache.cache.engine import Engine
 from sqlcache.cache.lookups import Waiter
 from sqlcache.cache.outcomes import Hit
 from sqlcache.cache.reads import Read
-from sqlcache.metrics import Metrics
-from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Status
 from sqlcache.mysql.packets import HEADER_BYTES
 from sqlcache.mysql.scan import number_in
 from sqlcache.plan.contexts import Context
-from sqlcache.plan.meanings import Meanings
 from sqlcache.plan.prepared import Execution, Prepared
-from sqlcache.proxy.checks import Checks
-from sqlcache.proxy.diagnostics import Diagnostics
-from sqlcache.proxy.handles import Handles
-from sqlcache.proxy.last_command import LastCommand
-from sqlcache.proxy.room import Room
+from sqlcache.proxy.shared import Shared
 from sqlcache.proxy.straight.terms import Terms
 from sqlcache.proxy.transaction import TransactionView
 
@@ -31,37 +23,22 @@ class Hits:
     """Those of one session, whichever way they are found. `meanings`: what it has prepared. `room`
     is for what clients have not read of long ones."""
 
-    __slots__ = (
-        *("_client", "_diagnostics", "_embedded", "_handles", "_last", "_meanings", "_metrics"),
-        *("_room", "_terms", "find_at_once", "look_up"),
-    )
+    __slots__ = ("_client", "_diagnostics", "_embedded", "_handles", "_last", "_meanings",
+                 "_metrics", "_room", "_terms", "find_at_once", "look_up")  # fmt: skip
 
-    def __init__(
-        self,
-        client: Channel,
-        engine: Engine,
-        terms: Terms,
-        last: LastCommand,
-        diagnostics: Diagnostics,
-        meanings: Meanings,
-        handles: Handles,
-        metrics: Metrics,
-        room: Room,
-        *,
-        checks: Checks | None,
-        embedded: bool,
-    ) -> None:
-        self._client = client
+    def __init__(self, shared: Shared, terms: Terms) -> None:
+        self._client = shared.relay.client
         self._terms = terms
-        self._last = last
-        self._diagnostics = diagnostics
-        self._meanings = meanings
-        self._handles = handles
-        self._metrics = metrics
-        self._room = room
-        self._embedded = embedded
-        self.look_up: Callable[[Read, Waiter], None] = (checks or engine).lookup
-        self.find_at_once: Callable[[Read], Hit | None] = (checks or engine).at_once
+        self._last = shared.last
+        self._diagnostics = shared.diagnostics
+        self._meanings = shared.meanings
+        self._handles = shared.handles
+        self._metrics = shared.metrics
+        self._room = shared.limits.for_hits
+        self._embedded = shared.embedded
+        asked = shared.checks or shared.engine
+        self.look_up: Callable[[Read, Waiter], None] = asked.lookup
+        self.find_at_once: Callable[[Read], Hit | None] = asked.at_once
 
     def answer_at_once(self, packet: bytes, read: Read) -> bool:
         """Answers a query if nothing has to be asked first. Most hits are such: to nobody the

@@ -18,10 +18,8 @@ class InFlight:
     """One command, by its plan. `found_in`: where that was made of what others like it are, the
     context, and what it may be remembered by there."""
 
-    __slots__ = (
-        *("answer", "copy", "execution", "found_in", "lease", "marks", "opens", "packet"),
-        *("parts", "plan", "prepared"),
-    )
+    __slots__ = ("answer", "copy", "execution", "found_in", "lease", "marks", "opens", "packet",
+                 "parts", "plan", "prepared")  # fmt: skip
 
     def __init__(
         self,

@@ -4,15 +4,12 @@ but how its answer ends, and what of it is to be stored."""
 from collections.abc import Callable
 from functools import partial
 
-from sqlcache.metrics import Metrics
-from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Status
 from sqlcache.mysql.packets import with_flags
 from sqlcache.mysql.scan import Plain
 from sqlcache.plan.plans import Pass
-from sqlcache.proxy.copies import Copies
-from sqlcache.proxy.diagnostics import Diagnostics
-from sqlcache.proxy.straight.course import Course, callback
+from sqlcache.proxy.shared import Shared
+from sqlcache.proxy.straight.course import callback
 from sqlcache.proxy.straight.inflight import InFlight
 from sqlcache.proxy.straight.parts import Parts
 from sqlcache.proxy.straight.terms import Terms
@@ -30,23 +27,14 @@ class LongAnswers:
 
     __slots__ = ("_client", "_copies", "_diagnostics", "_metrics", "_terms", "_upstream", "course")
 
-    def __init__(
-        self,
-        course: Course,
-        terms: Terms,
-        client: Channel,
-        upstream: Channel,
-        diagnostics: Diagnostics,
-        metrics: Metrics,
-        copies: Copies,
-    ) -> None:
-        self.course = course
+    def __init__(self, shared: Shared, terms: Terms) -> None:
+        self.course = shared.course
         self._terms = terms
-        self._client = client
-        self._upstream = upstream
-        self._diagnostics = diagnostics
-        self._metrics = metrics
-        self._copies = copies
+        self._client = shared.relay.client
+        self._upstream = shared.relay.upstream
+        self._diagnostics = shared.diagnostics
+        self._metrics = shared.metrics
+        self._copies = shared.copies
 
     def take(self, now: InFlight, chunk: bytes, passed: Passed) -> bool:
         """Takes the first part of an answer, if it is one such."""

@@ -12,10 +12,8 @@ class Parts:
     """The rows that answer one command, as far as they have come. Whole packets are passed on; what
     is there of the next one is `held`: it may be the end, and not plain."""
 
-    __slots__ = (
-        *("_deprecate_eof", "_end_bytes", "columns", "flags_at", "held", "passed_bytes"),
-        *("recounts", "rows"),
-    )
+    __slots__ = ("_deprecate_eof", "_end_bytes", "columns", "flags_at", "held", "passed_bytes",
+                 "recounts", "rows")  # fmt: skip
 
     def __init__(self, columns: int, flags_at: int, *, deprecate_eof: bool) -> None:
         self._deprecate_eof = deprecate_eof

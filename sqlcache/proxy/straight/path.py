@@ -3,15 +3,12 @@
 from functools import partial
 from time import perf_counter
 
-from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.marks import NO_MARKS
 from sqlcache.cache.outcomes import Bypass, Hit, Miss, Outcome
 from sqlcache.cache.reads import Read, Template
 from sqlcache.cache.worth import UNHIT
 from sqlcache.kernel import scan
-from sqlcache.metrics import Metrics
-from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Command, Status
 from sqlcache.mysql.packets import (
     HEADER_BYTES,
@@ -21,24 +18,18 @@ from sqlcache.mysql.packets import (
 )
 from sqlcache.mysql.scan import number_in
 from sqlcache.plan.contexts import Context
-from sqlcache.plan.meanings import Meanings
 from sqlcache.plan.plans import Pass, Preparation
 from sqlcache.plan.state import SessionState
-from sqlcache.proxy.checks import Checks
-from sqlcache.proxy.copies import Copies
-from sqlcache.proxy.diagnostics import Diagnostics
-from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES, Handles
-from sqlcache.proxy.last_command import LastCommand
-from sqlcache.proxy.room import Room
+from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES
+from sqlcache.proxy.shared import Shared
 from sqlcache.proxy.straight.ahead import Ahead
-from sqlcache.proxy.straight.course import Course, callback
+from sqlcache.proxy.straight.course import callback
 from sqlcache.proxy.straight.exchange import Exchange, Turned, is_read_at_once
 from sqlcache.proxy.straight.hits import Hits
 from sqlcache.proxy.straight.inflight import InFlight, Stage
 from sqlcache.proxy.straight.preparing import CLOSES, Preparing
 from sqlcache.proxy.straight.terms import Terms
 from sqlcache.proxy.transaction import OUT_OF_SNAPSHOT, TransactionView
-from sqlcache.proxy.writes import Writes
 
 _CODE_AT = HEADER_BYTES
 _EXECUTE = bytes((Command.STMT_EXECUTE,))
@@ -48,55 +39,21 @@ class StraightPath:
     """See the package. `client.intercept` is to be `received` while no command is served
     elsewhere."""
 
-    __slots__ = (
-        *("_client", "_embedded", "_engine", "_exchange", "_last", "_meanings", "_preparing"),
-        *("_terms", "ahead", "course", "hits"),
-    )
+    __slots__ = ("_client", "_embedded", "_engine", "_exchange", "_last", "_meanings", "_preparing",
+                 "_terms", "ahead", "course", "hits")  # fmt: skip
 
-    def __init__(
-        self,
-        client: Channel,
-        upstream: Channel,
-        engine: Engine,
-        metrics: Metrics,
-        last: LastCommand,
-        diagnostics: Diagnostics,
-        meanings: Meanings,
-        writes: Writes,
-        handles: Handles,
-        room: Room,
-        copies: Copies,
-        *,
-        turned: Turned,
-        checks: Checks | None,
-        max_entry_bytes: int,
-        embedded: bool,
-    ) -> None:
-        self._client = client
-        self._engine = engine
-        self._meanings = meanings
-        self._last = last
-        self._embedded = embedded
+    def __init__(self, shared: Shared, turned: Turned) -> None:
+        self._client = shared.relay.client
+        self._engine = shared.engine
+        self._meanings = shared.meanings
+        self._last = shared.last
+        self._embedded = shared.embedded
         self._terms = terms = Terms()
-        self.course = Course(client, upstream)
-        shadow = checks is not None and checks.shadow
-        self.ahead = Ahead(upstream, terms, writes.held_back, shadow=shadow)
-        self.hits = Hits(
-            *(client, engine, terms, last, diagnostics, meanings, handles, metrics, room),
-            checks=checks,
-            embedded=embedded,
-        )
-        self._exchange = Exchange(
-            *(self.course, terms, self.ahead, client, upstream, engine, last, diagnostics, writes),
-            *(handles, metrics, copies),
-            turned=turned,
-            max_entry_bytes=max_entry_bytes,
-        )
-        self._preparing = Preparing(
-            *(self.course, terms, self._exchange, engine, last, diagnostics, meanings, handles),
-            metrics,
-            foretells=not shadow,
-        )
+        self.course = shared.course
+        self.ahead = Ahead(shared, terms)
+        self.hits = Hits(shared, terms)
+        self._exchange = Exchange(shared, terms, self.ahead, turned)
+        self._preparing = Preparing(shared, terms, self._exchange)
 
     def open(
         self, context: Context | None, view: TransactionView | None, state: SessionState

@@ -7,18 +7,14 @@ it with what it has to see next, or never. Else it is sent.
 from functools import partial
 from time import perf_counter
 
-from sqlcache.cache.engine import Engine
 from sqlcache.cache.outcomes import Hit, Miss, Outcome, Packed
 from sqlcache.cache.reads import Read, Template
-from sqlcache.metrics import Metrics
 from sqlcache.mysql.constants import Command
 from sqlcache.mysql.scan import columns_in, number_in, prepared_in, with_number
-from sqlcache.plan.meanings import Meanings
 from sqlcache.plan.plans import LONGEST_PREPARED, Preparation
-from sqlcache.proxy.diagnostics import Diagnostics
-from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES, Handles
-from sqlcache.proxy.last_command import LastCommand
-from sqlcache.proxy.straight.course import Course, callback
+from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES
+from sqlcache.proxy.shared import Shared
+from sqlcache.proxy.straight.course import callback
 from sqlcache.proxy.straight.exchange import Exchange
 from sqlcache.proxy.straight.inflight import InFlight, Stage
 from sqlcache.proxy.straight.terms import Terms
@@ -31,35 +27,20 @@ _CLOSES_BYTES = 100 * CLOSE_BYTES  # in one go
 class Preparing:
     """That of one session. `foretells`: whether anything is told before MySQL has said it."""
 
-    __slots__ = (
-        *("_diagnostics", "_engine", "_exchange", "_foretells", "_handles", "_last", "_meanings"),
-        *("_metrics", "_terms", "course"),
-    )
+    __slots__ = ("_diagnostics", "_engine", "_exchange", "_foretells", "_handles", "_last",
+                 "_meanings", "_metrics", "_terms", "course")  # fmt: skip
 
-    def __init__(
-        self,
-        course: Course,
-        terms: Terms,
-        exchange: Exchange,
-        engine: Engine,
-        last: LastCommand,
-        diagnostics: Diagnostics,
-        meanings: Meanings,
-        handles: Handles,
-        metrics: Metrics,
-        *,
-        foretells: bool,
-    ) -> None:
-        self.course = course
+    def __init__(self, shared: Shared, terms: Terms, exchange: Exchange) -> None:
+        self.course = shared.course
         self._terms = terms
         self._exchange = exchange
-        self._engine = engine
-        self._last = last
-        self._diagnostics = diagnostics
-        self._meanings = meanings
-        self._handles = handles
-        self._metrics = metrics
-        self._foretells = foretells
+        self._engine = shared.engine
+        self._last = shared.last
+        self._diagnostics = shared.diagnostics
+        self._meanings = shared.meanings
+        self._handles = shared.handles
+        self._metrics = shared.metrics
+        self._foretells = not shared.shadow
 
     def prepare(self, packet: bytes, plan: Preparation) -> bool:
         """Takes what prepares a statement, if others like it were prepared."""

@@ -15,10 +15,8 @@ _TELLS_OF_SESSION = entry.SESSION_STATUS | Status.DB_DROPPED
 class Terms:
     """See above. Without a context nothing is served so."""
 
-    __slots__ = (
-        *("capabilities", "context", "deprecate_eof", "names_commits", "settled", "status"),
-        "view",
-    )
+    __slots__ = ("capabilities", "context", "deprecate_eof", "names_commits", "settled", "status",
+                 "view")  # fmt: skip
 
     def __init__(self) -> None:
         self.context: Context | None = None

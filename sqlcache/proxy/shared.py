@@ -1,0 +1,79 @@
+"""What the rooms of one session share."""
+
+from functools import partial
+from typing import NamedTuple, Self
+
+from sqlcache.cache.engine import Engine
+from sqlcache.metrics import Metrics
+from sqlcache.plan.meanings import Meanings
+from sqlcache.plan.planner import Planner
+from sqlcache.proxy.checks import Checks
+from sqlcache.proxy.copies import Copies
+from sqlcache.proxy.diagnostics import Diagnostics
+from sqlcache.proxy.handles import Handles
+from sqlcache.proxy.last_command import LastCommand
+from sqlcache.proxy.limits import Limits
+from sqlcache.proxy.relay import Relay
+from sqlcache.proxy.straight.course import Course
+from sqlcache.proxy.writes import Writes
+
+
+class Shared(NamedTuple):
+    """One of each for a session, and what is the same for all. `embedded`: the client is of this
+    very process, and may ask and tell more than others."""
+
+    engine: Engine
+    planner: Planner
+    metrics: Metrics
+    limits: Limits
+    embedded: bool
+    relay: Relay
+    course: Course
+    last: LastCommand
+    diagnostics: Diagnostics
+    meanings: Meanings
+    writes: Writes
+    handles: Handles
+    copies: Copies
+    """Of answers, for entries."""
+    checks: Checks | None
+    """None where no hit is compared with MySQL's answer."""
+
+    @property
+    def shadow(self) -> bool:
+        """Whether nothing is served to it from the cache, see `Checks`."""
+        return self.checks is not None and self.checks.shadow
+
+    @classmethod
+    def of(
+        cls,
+        relay: Relay,
+        engine: Engine,
+        planner: Planner,
+        metrics: Metrics,
+        limits: Limits,
+        *,
+        embedded: bool,
+    ) -> Self:
+        """That of a session that begins."""
+        client, upstream = relay.client, relay.upstream
+        ask = partial(limits.prober.ask, peer=upstream.peer) if limits.prober else None
+        diagnostics, checks = Diagnostics(), None
+        if (limits.verify_share or limits.shadow) and not embedded:
+            checks = Checks(engine, metrics, share=limits.verify_share, shadow=limits.shadow)
+        return cls(
+            engine,
+            planner,
+            metrics,
+            limits,
+            embedded,
+            relay,
+            course=Course(client, upstream),
+            last=LastCommand(metrics, limits.slow),
+            diagnostics=diagnostics,
+            meanings=Meanings(planner),
+            writes=Writes(engine, planner, ask),
+            handles=Handles(upstream, diagnostics),
+            copies=Copies(limits.for_entries, limits.max_entry_bytes),
+            checks=checks,
+        )
