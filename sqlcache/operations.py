@@ -23,8 +23,18 @@ from sqlcache.sql.names import TableName
 log = logging.getLogger(__name__)
 
 NODE_STATS: Final = (
-    *("version", "uptime", "curr_connections", "curr_items", "bytes", "limit_maxbytes"),
-    *("evictions", "get_hits", "get_misses", "cmd_set", "bytes_read", "bytes_written"),
+    "version",
+    "uptime",
+    "curr_connections",
+    "curr_items",
+    "bytes",
+    "limit_maxbytes",
+    "evictions",
+    "get_hits",
+    "get_misses",
+    "cmd_set",
+    "bytes_read",
+    "bytes_written",
 )
 _STATS_TIMEOUT_S = 1.0
 _FLUSH_TIMEOUT_S = 1.5

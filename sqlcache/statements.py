@@ -47,10 +47,8 @@ class Stores:
     `old_fills` when the latest of those that were looked at was stored.
     """
 
-    __slots__ = (
-        *("fills", "found", "hits", "judged", "old_fills", "pending", "sampled", "seen"),
-        "skipped",
-    )
+    __slots__ = ("fills", "found", "hits", "judged", "old_fills", "pending", "sampled", "seen",
+                 "skipped")  # fmt: skip
 
     def __init__(self, fills: int, hits: int) -> None:
         self.sampled = False
@@ -71,10 +69,9 @@ class StatementCounts:
     `refills_same`: answers that were forgotten by a write, and came back byte for byte the same.
     """
 
-    __slots__ = (
-        *("__weakref__", "bytes_answered", "fills", "hit_seconds", "kind", "misses"),
-        *("mysql_seconds", "passed", "refills_same", "schema", "seen_at", "stores", "text"),
-    )
+    __slots__ = ("__weakref__", "bytes_answered", "fills", "hit_seconds", "kind", "misses",
+                 "mysql_seconds", "passed", "refills_same", "schema", "seen_at", "stores",
+                 "text")  # fmt: skip
 
     def __init__(self, text: str, kind: str) -> None:
         self.text = text

@@ -56,10 +56,8 @@ class Followed(Protocol):
 class TableCounts:
     """One row; times are those of the event loop's clock, 0 where there is none."""
 
-    __slots__ = (
-        *("api", "binlog", "fills", "flush", "hits", "invalidations", "misses", "proxy"),
-        *("read_at", "wrote_at"),
-    )
+    __slots__ = ("api", "binlog", "fills", "flush", "hits", "invalidations", "misses", "proxy",
+                 "read_at", "wrote_at")  # fmt: skip
 
     def __init__(self) -> None:
         self.hits = self.misses = self.fills = 0

@@ -320,9 +320,19 @@ def _greeting() -> bytes:
     low, high = struct.pack("<I", _CAPABILITIES)[:2], struct.pack("<I", _CAPABILITIES)[2:]
     return b"".join(
         (
-            *(b"\x0a8.4.0-fake\0", struct.pack("<I", 1), salt[:8], b"\0", low),
-            *(bytes((_UTF8MB4,)), struct.pack("<H", Status.AUTOCOMMIT), high),
-            *(bytes((21,)), bytes(10), salt[8:], b"\0", b"mysql_native_password\0"),
+            b"\x0a8.4.0-fake\0",
+            struct.pack("<I", 1),
+            salt[:8],
+            b"\0",
+            low,
+            bytes((_UTF8MB4,)),
+            struct.pack("<H", Status.AUTOCOMMIT),
+            high,
+            bytes((21,)),
+            bytes(10),
+            salt[8:],
+            b"\0",
+            b"mysql_native_password\0",
         )
     )
 

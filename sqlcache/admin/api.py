@@ -132,7 +132,10 @@ class Api:
     def _endpoints(self) -> tuple[Endpoint, ...]:
         lists = (
             Endpoint(
-                *("GET", each.path, each.summary, partial(self._list, listing=each)),
+                "GET",
+                each.path,
+                each.summary,
+                partial(self._list, listing=each),
                 lists=each.sorts,
             )
             for each in LISTS
@@ -142,19 +145,31 @@ class Api:
             *lists,
             Endpoint("GET", "/api/settings", "All settings, without secrets.", self._all_settings),
             Endpoint(
-                *("POST", "/api/explain", "What becomes of a statement. It is not run."),
-                *(self._explain, Explained),
+                "POST",
+                "/api/explain",
+                "What becomes of a statement. It is not run.",
+                self._explain,
+                Explained,
             ),
             Endpoint(
-                *("POST", "/api/flush", "Forgets answers, those of all proxies.", self._flush),
+                "POST",
+                "/api/flush",
+                "Forgets answers, those of all proxies.",
+                self._flush,
                 Flushed,
             ),
             Endpoint(
-                *("POST", "/api/cache", "Switches the cache off, or on again, until the restart."),
-                *(self._enable, Enabled),
+                "POST",
+                "/api/cache",
+                "Switches the cache off, or on again, until the restart.",
+                self._enable,
+                Enabled,
             ),
             Endpoint(
-                *("POST", "/api/reload", "Reads the settings again, as SIGHUP does.", self._reload),
+                "POST",
+                "/api/reload",
+                "Reads the settings again, as SIGHUP does.",
+                self._reload,
                 _Body,
             ),
             Endpoint("GET", "/api/openapi.json", "This API, by OpenAPI 3.1.", self._openapi),

@@ -60,7 +60,10 @@ MISSING: Final = Missing.MISSING
 
 _AS_A_FUNCTION: Final = (
     *WRAPPER_ASSIGNMENTS,
-    *("__code__", "__defaults__", "__kwdefaults__", "__globals__"),
+    "__code__",
+    "__defaults__",
+    "__kwdefaults__",
+    "__globals__",
 )
 """By what others see that it is a function, to be awaited, and what its annotations name."""
 

@@ -53,19 +53,8 @@ class Collected:
     says of some answers why it is not known on what they hang.
     """
 
-    __slots__ = (
-        *(
-            "callers",
-            "captured",
-            "changed",
-            "closed",
-            "ends_at",
-            "function",
-            "instead",
-            "of_callers",
-        ),
-        *("torn", "ttl_s", "under_way", "unfollowed", "used"),
-    )
+    __slots__ = ("callers", "captured", "changed", "closed", "ends_at", "function", "instead",
+                 "of_callers", "torn", "ttl_s", "under_way", "unfollowed", "used")  # fmt: skip
 
     def __init__(self, function: str, callers: tuple[bytes, ...] = ()) -> None:
         self.function = function

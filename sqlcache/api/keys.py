@@ -83,8 +83,13 @@ _HOLDING_FUNCTIONS: Final[Mapping[type, tuple[str, ...]]] = {
     partialmethod: ("func", "args", "keywords"),
 }
 _OF_THE_INTERPRETER: Final = (
-    *(BuiltinFunctionType, MethodWrapperType, WrapperDescriptorType, MethodDescriptorType),
-    *(ClassMethodDescriptorType, MemberDescriptorType, GetSetDescriptorType),
+    BuiltinFunctionType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+    MethodDescriptorType,
+    ClassMethodDescriptorType,
+    MemberDescriptorType,
+    GetSetDescriptorType,
     type(vars(namedtuple("_Any", "field"))["field"]),
 )
 """Of which a name tells what they do."""

@@ -45,10 +45,20 @@ _EACH_AS_BYTES: Final = 128
 _KNOWN_BYTES: Final = 2_097_152
 _ANSWER_NOTHING: Final = frozenset(
     {
-        *("gtid_executed", "gtid_slave_pos", "heartbeat", "ha_health_check"),
-        *("innodb_index_stats", "innodb_table_stats", "table_stats", "column_stats", "index_stats"),
-        *("slave_master_info", "slave_relay_log_info", "slave_worker_info"),
-        *("general_log", "slow_log"),
+        "gtid_executed",
+        "gtid_slave_pos",
+        "heartbeat",
+        "ha_health_check",
+        "innodb_index_stats",
+        "innodb_table_stats",
+        "table_stats",
+        "column_stats",
+        "index_stats",
+        "slave_master_info",
+        "slave_relay_log_info",
+        "slave_worker_info",
+        "general_log",
+        "slow_log",
     }
 )
 """Tables of the server's own, and of those who host it, that decide no answer."""

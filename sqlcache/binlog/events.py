@@ -87,22 +87,29 @@ class Kind(IntEnum):
 
 INSERTS: Final = frozenset(
     {
-        *(Kind.WRITE_ROWS_V1, Kind.WRITE_ROWS),
-        *(Kind.MARIADB_WRITE_ROWS_COMPRESSED_V1, Kind.MARIADB_WRITE_ROWS_COMPRESSED),
+        Kind.WRITE_ROWS_V1,
+        Kind.WRITE_ROWS,
+        Kind.MARIADB_WRITE_ROWS_COMPRESSED_V1,
+        Kind.MARIADB_WRITE_ROWS_COMPRESSED,
     }
 )
 DELETIONS: Final = frozenset(
     {
-        *(Kind.DELETE_ROWS_V1, Kind.DELETE_ROWS),
-        *(Kind.MARIADB_DELETE_ROWS_COMPRESSED_V1, Kind.MARIADB_DELETE_ROWS_COMPRESSED),
+        Kind.DELETE_ROWS_V1,
+        Kind.DELETE_ROWS,
+        Kind.MARIADB_DELETE_ROWS_COMPRESSED_V1,
+        Kind.MARIADB_DELETE_ROWS_COMPRESSED,
     }
 )
 ROWS: Final = (
     INSERTS
     | DELETIONS
     | {
-        *(Kind.UPDATE_ROWS_V1, Kind.UPDATE_ROWS, Kind.PARTIAL_UPDATE_ROWS),
-        *(Kind.MARIADB_UPDATE_ROWS_COMPRESSED_V1, Kind.MARIADB_UPDATE_ROWS_COMPRESSED),
+        Kind.UPDATE_ROWS_V1,
+        Kind.UPDATE_ROWS,
+        Kind.PARTIAL_UPDATE_ROWS,
+        Kind.MARIADB_UPDATE_ROWS_COMPRESSED_V1,
+        Kind.MARIADB_UPDATE_ROWS_COMPRESSED,
     }
 )
 """Events of changed rows, of which no more is read than the table's number."""

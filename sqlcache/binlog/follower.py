@@ -66,12 +66,17 @@ class Follower:
         self._lateness = Lateness(metrics, max_lag_s, bypass)
         self._loop = asyncio.get_running_loop()
         self._tailer = Tailer(
-            *(connect, effects, turns, Places(turns, nodes, metrics), metrics),
+            connect,
+            effects,
+            turns,
+            Places(turns, nodes, metrics),
+            metrics,
             longest_bytes=longest_bytes,
             on_trouble=self._note,
         )
         self.proofs = Proofs(
-            *(connect, turns),
+            connect,
+            turns,
             within_s=catch_up_s,
             refused=lambda: self._refused,
             others=lambda: self._others_follow,

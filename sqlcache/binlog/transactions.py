@@ -53,11 +53,26 @@ _NO_TABLE: Final = b"\xff\xff\xff\0\0\0"
 """The number of none, by which a statement ends that changed no row."""
 _PASSED_OVER: Final = frozenset(
     {
-        *(Kind.START_V3, Kind.STOP, Kind.INTVAR, Kind.RAND, Kind.USER_VAR, Kind.APPEND_BLOCK),
-        *(Kind.DELETE_FILE, Kind.BEGIN_LOAD_QUERY, Kind.HEARTBEAT, Kind.HEARTBEAT_V2),
-        *(Kind.IGNORABLE, Kind.ROWS_QUERY, Kind.PREVIOUS_GTIDS, Kind.TRANSACTION_CONTEXT),
-        *(Kind.VIEW_CHANGE, Kind.FORMAT_DESCRIPTION, Kind.MARIADB_ANNOTATE_ROWS),
-        *(Kind.MARIADB_CHECKPOINT, Kind.MARIADB_GTID_LIST, Kind.MARIADB_START_ENCRYPTION),
+        Kind.START_V3,
+        Kind.STOP,
+        Kind.INTVAR,
+        Kind.RAND,
+        Kind.USER_VAR,
+        Kind.APPEND_BLOCK,
+        Kind.DELETE_FILE,
+        Kind.BEGIN_LOAD_QUERY,
+        Kind.HEARTBEAT,
+        Kind.HEARTBEAT_V2,
+        Kind.IGNORABLE,
+        Kind.ROWS_QUERY,
+        Kind.PREVIOUS_GTIDS,
+        Kind.TRANSACTION_CONTEXT,
+        Kind.VIEW_CHANGE,
+        Kind.FORMAT_DESCRIPTION,
+        Kind.MARIADB_ANNOTATE_ROWS,
+        Kind.MARIADB_CHECKPOINT,
+        Kind.MARIADB_GTID_LIST,
+        Kind.MARIADB_START_ENCRYPTION,
     }
 )
 _IN_NO_FILE: Final = frozenset({Kind.ROTATE, Kind.HEARTBEAT, Kind.HEARTBEAT_V2})

@@ -79,12 +79,16 @@ class Engine(Readers, Writers):
         placement = TagPlacement(cluster, keyspace, tags_bytes // 4)
         logs = TagLogs(cluster, placement)
         windows = Windows(
-            *(metrics, self._ask, logs.append_soon), lease_s=limits.read_lease_s, clock=clock
+            metrics, self._ask, logs.append_soon, lease_s=limits.read_lease_s, clock=clock
         )
         lapses = Lapses(placement, logs, metrics, deadline_s=deadline_s)
         reach = Reach(placement, logs, windows, lapses)
         fences = Fences(
-            *(placement, reach, windows, metrics, tables),
+            placement,
+            reach,
+            windows,
+            metrics,
+            tables,
             write_deadline_s=deadline_s,
             withhold=limits.refuse_writes,
         )
@@ -93,38 +97,75 @@ class Engine(Readers, Writers):
         )
         tag_sets = TagSets(cluster, placement, slots, tables, max_bytes=tags_bytes)
         shared_fences = SharedFences(
-            *(cluster, logs, fences, lapses, windows, metrics, tables),
+            cluster,
+            logs,
+            fences,
+            lapses,
+            windows,
+            metrics,
+            tables,
             given=slots.given,
             write_deadline_s=deadline_s,
         )
         checks = TagChecks(
-            *(cluster, windows, fences.owed.concern, shared_fences.saw_fences), slots.given
+            cluster, windows, fences.owed.concern, shared_fences.saw_fences, slots.given
         )
         near, seal = NearCache(limits.near_bytes), seal or Seal(metrics)
-        lookups = Lookups(*(cluster, near, seal, windows, checks, tag_sets), logs.give_buckets_soon)
+        lookups = Lookups(cluster, near, seal, windows, checks, tag_sets, logs.give_buckets_soon)
         store = EntryStore(
-            *(cluster, keyspace, near, seal, metrics),
+            cluster,
+            keyspace,
+            near,
+            seal,
+            metrics,
             max_item_bytes=limits.max_item_bytes,
             compress_over_bytes=limits.compress_over_bytes,
         )
         worth = Worth(cluster, metrics, skips=limits.skip_unhit_stores, clock=clock)
         leases = Leases(
-            *(cluster, keyspace, store, self.look, worth, metrics, slots.was_needless),
+            cluster,
+            keyspace,
+            store,
+            self.look,
+            worth,
+            metrics,
+            slots.was_needless,
             lease_ttl_s=limits.lease_ttl_s,
             lease_wait_s=limits.lease_wait_s,
         )
         Readers.__init__(
-            *(self, keyspace, tag_sets, slots, windows, checks, lookups, logs, store, leases),
+            self,
+            keyspace,
+            tag_sets,
+            slots,
+            windows,
+            checks,
+            lookups,
+            logs,
+            store,
+            leases,
             worth,
             ttl_s=limits.ttl_s,
         )
         Writers.__init__(
-            *(self, placement, tag_sets, slots, checks, logs, reach, fences, shared_fences),
-            *(metrics, tables),
+            self,
+            placement,
+            tag_sets,
+            slots,
+            checks,
+            logs,
+            reach,
+            fences,
+            shared_fences,
+            metrics,
+            tables,
         )
         self._node_watch = NodeWatch(cluster, keyspace, fences, placement, metrics)
         self._roster = Roster(
-            *(cluster, keyspace, placement, fences),
+            cluster,
+            keyspace,
+            placement,
+            fences,
             read_lease_s=limits.read_lease_s,
             write_deadline_s=deadline_s,
         )

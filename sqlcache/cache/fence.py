@@ -44,10 +44,8 @@ class Fence:
     `slots`, it covers no more of them, until it is marked once more.
     """
 
-    __slots__ = (
-        *("_commits", "_fences", "_id", "_narrow_in", "marked_at", "observed", "over_at"),
-        *("shared", "steps", "tags", "touches", "unheard", "wrote"),
-    )
+    __slots__ = ("_commits", "_fences", "_id", "_narrow_in", "marked_at", "observed", "over_at",
+                 "shared", "steps", "tags", "touches", "unheard", "wrote")  # fmt: skip
 
     def __init__(
         self,
@@ -204,10 +202,8 @@ class Fence:
 class SharedFence:
     """The one `fence` of writes alike that this process has under way, see `shared_fences`."""
 
-    __slots__ = (
-        *("ending", "fence", "forgetting", "given", "logs", "looked_at", "members", "nodes"),
-        *("over", "touched", "waiting"),
-    )
+    __slots__ = ("ending", "fence", "forgetting", "given", "logs", "looked_at", "members", "nodes",
+                 "over", "touched", "waiting")  # fmt: skip
 
     def __init__(self, fence: Fence, nodes: tuple[Health, ...]) -> None:
         self.fence = fence

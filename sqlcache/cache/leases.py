@@ -75,10 +75,8 @@ class Wait:
 class Lease:
     """The right to fill one missing key. Ended by `fill`, `decline` or `release`, exactly once."""
 
-    __slots__ = (
-        *("_flight", "_leases", "_previous", "cas", "id", "key", "read", "since", "tags"),
-        *("versions", "whole"),
-    )
+    __slots__ = ("_flight", "_leases", "_previous", "cas", "id", "key", "read", "since", "tags",
+                 "versions", "whole")  # fmt: skip
 
     def __init__(
         self,
@@ -123,7 +121,7 @@ class Lease:
         ending = self._leases.ending(self)
         try:
             await self._leases.store.put(
-                *(self.read, self.versions, entry, ending), near=near, told=self._told
+                self.read, self.versions, entry, ending, near=near, told=self._told
             )
         except (Exception, asyncio.CancelledError):
             self.release_soon()
@@ -137,7 +135,7 @@ class Lease:
         ending = self._leases.ending(self)
         try:
             self._leases.store.put_soon(
-                *(self.read, self.versions, entry, ending), near=near, told=self._told
+                self.read, self.versions, entry, ending, near=near, told=self._told
             )
         except Exception:
             self.release_soon()
@@ -304,7 +302,8 @@ class Leases:
             return LEASE_TIMEOUT
         if flight.entry is not None and not read.in_transaction:
             return Hit(
-                *(flight.entry, len(miss.versions)),
+                flight.entry,
+                len(miss.versions),
                 since=miss.filled_since,
                 tags=miss.tags,
                 whole=miss.whole,

@@ -29,11 +29,9 @@ class Marks:
     """What a write marks, the logs of `tags`, and observes, worked out once for all like it, by an
     `edition` of the definitions. `slots` are those of the tables that are marked."""
 
-    __slots__ = (
-        *("asking", "confirmed", "covered", "definitions", "edition", "ended_at", "forgetting"),
-        *("given", "in_a_row", "keys", "like", "observed", "shared", "slots", "tables", "tags"),
-        "touches",
-    )
+    __slots__ = ("asking", "confirmed", "covered", "definitions", "edition", "ended_at",
+                 "forgetting", "given", "in_a_row", "keys", "like", "observed", "shared", "slots",
+                 "tables", "tags", "touches")  # fmt: skip
 
     def __init__(
         self,

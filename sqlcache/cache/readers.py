@@ -173,7 +173,7 @@ class Readers:
             if isinstance(outcome, Packed):
                 packed = outcome
                 unpacked = await self._store.unpack(
-                    *(read, packed.value, packed.versions, packed.until)
+                    read, packed.value, packed.versions, packed.until
                 )
                 if isinstance(unpacked, Bypass):
                     return unpacked

@@ -37,12 +37,10 @@ class TagSet:
     are asked for `again`: of each such pin its place, a name for the reply, and the request.
     """
 
-    __slots__ = (
-        *("__weakref__", "_asked_since", "_tags_seen", "again", "base", "counted_at"),
-        *("definitions", "last_seen", "nodes", "pins", "questions", "reads", "requests"),
-        *("row_seen", "seen", "seen_amid", "seen_since", "slots", "tag_names", "tags"),
-        *("used_lately", "uses", "window", "witnessed"),
-    )
+    __slots__ = ("__weakref__", "_asked_since", "_tags_seen", "again", "base", "counted_at",
+                 "definitions", "last_seen", "nodes", "pins", "questions", "reads", "requests",
+                 "row_seen", "seen", "seen_amid", "seen_since", "slots", "tag_names", "tags",
+                 "used_lately", "uses", "window", "witnessed")  # fmt: skip
 
     def __init__(
         self,
@@ -236,11 +234,9 @@ class Read:
     tags, by its `field`.
     """
 
-    __slots__ = (
-        *("bound", "counts", "counts_all", "edition", "field", "freshness", "in_transaction"),
-        *("key", "may_be_stale", "pinning", "proof_rows", "request", "rolls_back", "shape"),
-        *("some_roll_back", "tags"),
-    )
+    __slots__ = ("bound", "counts", "counts_all", "edition", "field", "freshness", "in_transaction",
+                 "key", "may_be_stale", "pinning", "proof_rows", "request", "rolls_back", "shape",
+                 "some_roll_back", "tags")  # fmt: skip
 
     def __init__(
         self,
@@ -310,7 +306,10 @@ class Read:
     def with_key(self, key: bytes) -> Read:
         """The same but for what its answer is stored under."""
         read = Read(
-            *(key, self.tags, self.shape, self.freshness),
+            key,
+            self.tags,
+            self.shape,
+            self.freshness,
             rolls_back=self.rolls_back,
             some_roll_back=self.some_roll_back,
             counts_all=self.counts_all,

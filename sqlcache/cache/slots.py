@@ -172,10 +172,8 @@ class KnownLog:
 class TableSlots:
     """Those of one table in use, as this process last saw, and what would be worth one."""
 
-    __slots__ = (
-        *("__weakref__", "_followers", "_needless", "_spared", "_versions"),
-        *("in_use", "known_log", "looked_at", "touched"),
-    )
+    __slots__ = ("__weakref__", "_followers", "_needless", "_spared", "_versions", "in_use",
+                 "known_log", "looked_at", "touched")  # fmt: skip
 
     def __init__(self, known_log: KnownLog) -> None:
         self.in_use = _NONE

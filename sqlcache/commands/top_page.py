@@ -24,7 +24,14 @@ EVERY_S: Final = 2.0
 _ROWS: Final = 200
 
 _STATEMENT_COLUMNS: Final = (
-    *("calls", "hits", "misses", "past", "MySQL, ms", "saved, s", "why not", "statement"),
+    "calls",
+    "hits",
+    "misses",
+    "past",
+    "MySQL, ms",
+    "saved, s",
+    "why not",
+    "statement",
 )
 _SORTS: Final = {
     "calls": "calls",

@@ -210,7 +210,14 @@ class PrivateMemcached(PrivateServer):
         return [
             find_program("memcached", "memcached"),
             *(["-u", "root"] if os.geteuid() == 0 else []),
-            *("-l", HOST, "-p", str(self.port), "-U", "0", "-m", str(self.memory_mb)),
+            "-l",
+            HOST,
+            "-p",
+            str(self.port),
+            "-U",
+            "0",
+            "-m",
+            str(self.memory_mb),
             *self.options,
         ]
 

@@ -38,31 +38,10 @@ class Health:
     Not trusted until `greet`.
     """
 
-    __slots__ = (
-        "_alive_at",
-        "_ask_every_s",
-        "_asked_at",
-        "_gap_s",
-        "_greeted",
-        "_late",
-        "_missed_s",
-        "_quarantine_s",
-        "_reached",
-        "_silent",
-        "_unanswered",
-        "_unheard",
-        "_unheard_s",
-        "answers_nothing",
-        "distrusted_at",
-        "doubted",
-        "enrolled",
-        "forgot",
-        "out_at",
-        "recovered",
-        "trusted_from",
-        "trusted_since",
-        "unproven",
-    )
+    __slots__ = ("_alive_at", "_ask_every_s", "_asked_at", "_gap_s", "_greeted", "_late",
+                 "_missed_s", "_quarantine_s", "_reached", "_silent", "_unanswered", "_unheard",
+                 "_unheard_s", "answers_nothing", "distrusted_at", "doubted", "enrolled", "forgot",
+                 "out_at", "recovered", "trusted_from", "trusted_since", "unproven")  # fmt: skip
 
     def __init__(self, now: float, *, outage_s: float, quarantine_s: float) -> None:
         self._gap_s = outage_s / 2

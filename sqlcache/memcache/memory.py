@@ -66,17 +66,8 @@ class ItemStore:
     counted as memcached counts it, is refused. `clock` gives seconds from any start.
     """
 
-    __slots__ = (
-        "_cas",
-        "_clock",
-        "_fleeting",
-        "_lasting",
-        "_lasting_bytes",
-        "_max_bytes",
-        "_max_item_bytes",
-        "evictions",
-        "used_bytes",
-    )
+    __slots__ = ("_cas", "_clock", "_fleeting", "_lasting", "_lasting_bytes", "_max_bytes",
+                 "_max_item_bytes", "evictions", "used_bytes")  # fmt: skip
 
     def __init__(
         self,

@@ -99,32 +99,10 @@ class ResponseTracker:
 
     # In one piece: it is walked for each packet, and a room would be a hop more.
 
-    __slots__ = (
-        "_continued",
-        "_definitions",
-        "_dialect",
-        "_parameters_out",
-        "_partial",
-        "_phase",
-        "_position",
-        "_rows_follow",
-        "_skip",
-        "_stops",
-        "_trailing_definitions",
-        "capabilities",
-        "columns",
-        "command",
-        "commits",
-        "done",
-        "ends",
-        "matched",
-        "prepared",
-        "results",
-        "rows",
-        "status_offsets",
-        "told",
-        "wants_file",
-    )
+    __slots__ = ("_continued", "_definitions", "_dialect", "_parameters_out", "_partial", "_phase",
+                 "_position", "_rows_follow", "_skip", "_stops", "_trailing_definitions",
+                 "capabilities", "columns", "command", "commits", "done", "ends", "matched",
+                 "prepared", "results", "rows", "status_offsets", "told", "wants_file")  # fmt: skip
 
     def __init__(self, command: int, capabilities: int) -> None:
         self.command = command

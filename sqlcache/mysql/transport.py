@@ -32,10 +32,9 @@ class SocketTransport:
     is called back within `write`, `close` or `abort`, but for `pause_writing`.
     """
 
-    __slots__ = (
-        *("_closing", "_ended", "_eof", "_has_last_words", "_high", "_loop", "_paused", "_pending"),
-        *("_pending_bytes", "_protocol", "_reading", "_sent", "_wrote", "hears_out", "socket"),
-    )
+    __slots__ = ("_closing", "_ended", "_eof", "_has_last_words", "_high", "_loop", "_paused",
+                 "_pending", "_pending_bytes", "_protocol", "_reading", "_sent", "_wrote",
+                 "hears_out", "socket")  # fmt: skip
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, sock: socket.socket, protocol: Receiver

@@ -36,10 +36,9 @@ class Context:
     by it has to ask for another.
     """
 
-    __slots__ = (
-        *("__weakref__", "_memory", "_retired", "dialect", "fingerprint", "key", "older", "plans"),
-        *("preparing", "schema", "sends_utf8", "several", "text_at", "user", "words"),
-    )
+    __slots__ = ("__weakref__", "_memory", "_retired", "dialect", "fingerprint", "key",
+                 "older", "plans", "preparing", "schema", "sends_utf8", "several",
+                 "text_at", "user", "words")  # fmt: skip
 
     def __init__(self, key: Key, state: SessionState, memory: "Contexts") -> None:
         self._memory = memory

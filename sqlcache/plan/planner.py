@@ -86,7 +86,11 @@ class Planner:
         self._engine = engine
         self._pins_reads = pins_reads
         self.keeper = Keeper(
-            *(engine, upstream, metrics, self._forget, self._doubt),
+            engine,
+            upstream,
+            metrics,
+            self._forget,
+            self._doubt,
             refresh_s=refresh_s,
             enabled=enabled,
             data_set=data_set,
@@ -284,7 +288,7 @@ class Planner:
         pinning: tuple[ReadPins, ...] = ()
         if decision.row_tags.value:
             pinning = self.pins_of_read(
-                *(lexed, statement, assessment, schema, parameters), strings=strings
+                lexed, statement, assessment, schema, parameters, strings=strings
             )
         like = self._engine.read(
             context.fingerprint,
@@ -320,7 +324,11 @@ class Planner:
             return ()
         proves = assessment.proof_rows is not None
         return read_pins.of_read(
-            *(lexed, assessment.tables, catalog, schema, parameters),
+            lexed,
+            assessment.tables,
+            catalog,
+            schema,
+            parameters,
             proves=proves,
             strings=strings,
         )

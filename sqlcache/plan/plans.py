@@ -65,11 +65,25 @@ _AUTOCOMMIT = "autocommit"
 """So it is with this one outside of a transaction; else it may commit that."""
 _COMPUTE = frozenset({"CONCAT", "REPLACE"})
 FOLLOWED = (
-    *(b"character_set_client", b"character_set_connection", b"character_set_results"),
-    *(b"character_set_server", b"collation_connection", b"collation_server"),
-    *(b"group_concat_max_len", b"lc_time_names", b"max_allowed_packet", b"sql_auto_is_null"),
-    *(b"sql_mode", b"sql_select_limit", b"time_zone", b"transaction_isolation"),
-    *(b"transaction_read_only", b"tx_isolation", b"tx_read_only", b"version", b"version_comment"),
+    b"character_set_client",
+    b"character_set_connection",
+    b"character_set_results",
+    b"character_set_server",
+    b"collation_connection",
+    b"collation_server",
+    b"group_concat_max_len",
+    b"lc_time_names",
+    b"max_allowed_packet",
+    b"sql_auto_is_null",
+    b"sql_mode",
+    b"sql_select_limit",
+    b"time_zone",
+    b"transaction_isolation",
+    b"transaction_read_only",
+    b"tx_isolation",
+    b"tx_read_only",
+    b"version",
+    b"version_comment",
 )
 """Variables that are the same for all sessions of a context: each session has its own from its
 login on, whatever becomes of the global one, or the server cannot change it while it runs; and no
@@ -99,12 +113,10 @@ class Pass:
     what its text pins, and `pins` what that means of the table that it changes.
     """
 
-    __slots__ = (
-        *("accepted", "answered", "begins", "changes", "counts", "ends_caching"),
-        *("keeps_found_rows", "marks", "may_count", "may_wait", "meaning", "observes", "only_asks"),
-        *("own_bytes", "pins", "reads", "reason", "rolls_back", "switches", "told", "turns"),
-        *("uses", "why"),
-    )
+    __slots__ = ("accepted", "answered", "begins", "changes", "counts", "ends_caching",
+                 "keeps_found_rows", "marks", "may_count", "may_wait", "meaning", "observes",
+                 "only_asks", "own_bytes", "pins", "reads", "reason", "rolls_back", "switches",
+                 "told", "turns", "uses", "why")  # fmt: skip
 
     def __init__(self, meaning: Meaning, reason: str, counts: StatementCounts, why: str) -> None:
         self.meaning = meaning
@@ -152,10 +164,8 @@ class Preparation:
     same as the one before.
     """
 
-    __slots__ = (
-        *("accepted", "answered", "counts", "dateless", "limits", "meaning", "meaning_bytes"),
-        *("parameters", "redefinitions"),
-    )
+    __slots__ = ("accepted", "answered", "counts", "dateless", "limits", "meaning", "meaning_bytes",
+                 "parameters", "redefinitions")  # fmt: skip
 
     def __init__(
         self,

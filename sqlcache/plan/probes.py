@@ -64,7 +64,10 @@ class Probe:
             for column, literals in found.items()
         )
         self.statement = b"SELECT %b FROM %b WHERE %b LIMIT %d" % (
-            *(columns, b".".join(map(_quoted, table)), conditions, MOST_ROWS + 1),
+            columns,
+            b".".join(map(_quoted, table)),
+            conditions,
+            MOST_ROWS + 1,
         )
         self.before = before
         self._asked = tuple(asked)

@@ -53,8 +53,13 @@ By a login that names another one it goes as by none, and takes its own global c
 
 _GLOBALS_AT_ONCE = 64
 _NO_VARIABLES = (
-    *(NEW_SESSIONS_RIGHTS, PLACE, SEVERAL_ACCOUNTS),
-    *(EXPIRED_PASSWORDS, CHOSEN_CHARACTER_SETS, COLLATIONS, SERVER),
+    NEW_SESSIONS_RIGHTS,
+    PLACE,
+    SEVERAL_ACCOUNTS,
+    EXPIRED_PASSWORDS,
+    CHOSEN_CHARACTER_SETS,
+    COLLATIONS,
+    SERVER,
 )
 _SETS_KEPT = 256
 _LARGEST_KEPT = 8_192  # of a session's own variables, in characters

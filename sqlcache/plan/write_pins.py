@@ -41,9 +41,7 @@ class WritePins:
     rows are gone then. `changes` are the bits of all that are set, where these are unindexed.
     `asked` is the table, if its rows may be asked for."""
 
-    __slots__ = (
-        *("_asked", "_changed", "_changes", "_found", "_put", "_removes", "_table", "spared"),
-    )
+    __slots__ = ("_asked", "_changed", "_changes", "_found", "_put", "_removes", "_table", "spared")
 
     def __init__(
         self,

@@ -83,7 +83,12 @@ _COLLATIONS = {
     "gb18030": (248, 249, 250),
     "utf8mb3": (33, 76, 83, *range(192, 216), 223, *range(576, 580), *range(2048, 2304)),
     "utf8mb4": (
-        *(45, 46, *range(224, 248), *range(255, 324), *range(608, 612), *range(2304, 2560)),
+        45,
+        46,
+        *range(224, 248),
+        *range(255, 324),
+        *range(608, 612),
+        *range(2304, 2560),
     ),
 }
 _NO_PAD = 1024  # is what MariaDB adds for a collation that does not pad

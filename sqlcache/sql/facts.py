@@ -24,7 +24,10 @@ MERGEABLE_ENGINE = "myisam"
 """That of the tables whose rows a MERGE table may have."""
 
 LEADING_TO_NONE_BUT_THESE = WITH_ROWS_OF_THEIR_OWN | {
-    *("mrg_myisam", "performance_schema", "sequence", "ndbinfo")
+    "mrg_myisam",
+    "performance_schema",
+    "sequence",
+    "ndbinfo",
 }
 """Engines (lower case) a write to whose tables changes no others than tables of that one."""
 

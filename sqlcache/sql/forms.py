@@ -89,10 +89,8 @@ def forms_of(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes, tuple
 class _Forms:
     """The forms of these pieces, as they are read one by one."""
 
-    __slots__ = (
-        *("_after_word", "_depth", "_dialect", "_dotted", "_gap", "_list_at", "_list_depth"),
-        *("_pieces", "canonical", "last", "shape"),
-    )
+    __slots__ = ("_after_word", "_depth", "_dialect", "_dotted", "_gap", "_list_at", "_list_depth",
+                 "_pieces", "canonical", "last", "shape")  # fmt: skip
 
     def __init__(self, pieces: list[bytes], dialect: Dialect) -> None:
         self._pieces = pieces

@@ -102,7 +102,8 @@ def update(cursor: Cursor, ctes: frozenset[str] = frozenset()) -> Statement:
     plain = len(found.factors) == 1 and not _holds_query(cursor.rest) and not ctes
     return with_functions(
         Statement(
-            *("UPDATE", Kind.WRITE),
+            "UPDATE",
+            Kind.WRITE,
             reads=found.refs,
             writes=writes,
             changes=changes,
@@ -135,7 +136,8 @@ def delete(cursor: Cursor, ctes: frozenset[str] = frozenset()) -> Statement:
     changes = ANYTHING if "PORTION" in cursor.words else DELETES
     return with_functions(
         Statement(
-            *("DELETE", Kind.WRITE),
+            "DELETE",
+            Kind.WRITE,
             reads=found.refs,
             writes=deleted,
             changes=changes,
@@ -216,7 +218,8 @@ def load(cursor: Cursor) -> Statement:
     tables = scan_tables(computed)
     return with_functions(
         Statement(
-            *("LOAD", Kind.WRITE),
+            "LOAD",
+            Kind.WRITE,
             reads=tables.refs,
             writes=frozenset((target,)),
             changes=ANYTHING if replaces else ADDS,

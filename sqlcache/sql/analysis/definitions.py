@@ -61,7 +61,8 @@ def _ddl(
     if schemas is None:
         schemas = frozenset(ref.schema for ref in refs)
     return Statement(
-        *(verb, Kind.DDL),
+        verb,
+        Kind.DDL,
         reads=reads,
         writes=refs,
         schemas=schemas,

@@ -83,7 +83,11 @@ def query(cursor: Cursor) -> Statement:
     reason = _refusal(cursor, tables, use)
     verb = cursor.word or "SELECT"
     statement = Statement(
-        *(verb, Kind.READ, tables.refs, not reason, reason),
+        verb,
+        Kind.READ,
+        tables.refs,
+        not reason,
+        reason,
         counts_all=any(token.word == _COUNT_ALL for token in cursor.tokens),
         proof_rows=_proof_rows(cursor, use),
         after=FoundRows.KEPT if _is_bare_values(cursor, use) else FoundRows.UNSURE,

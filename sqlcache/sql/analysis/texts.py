@@ -270,7 +270,13 @@ def _sets_much(statements: Sequence[Statement]) -> bool:
 _NAMED = [
     attrgetter(name)
     for name in (
-        *("reads", "writes", "schemas", "temporary_dropped"),
-        *("functions", "code", "settings", "globals_set"),
+        "reads",
+        "writes",
+        "schemas",
+        "temporary_dropped",
+        "functions",
+        "code",
+        "settings",
+        "globals_set",
     )
 ]

@@ -29,7 +29,8 @@ def start(cursor: Cursor) -> Statement:
         return Statement(verb, Kind.OTHER, may_commit=True)  # REPLICA, GROUP_REPLICATION
     access = Access.READ_WRITE if cursor.find("WRITE") is not None else None
     return Statement(
-        *(verb, Kind.TRANSACTION),
+        verb,
+        Kind.TRANSACTION,
         may_commit=True,
         transaction=Transaction.START,
         access=Access.READ_ONLY if cursor.find("ONLY") is not None else access,

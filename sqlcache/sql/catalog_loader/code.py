@@ -57,7 +57,9 @@ async def load_triggers(
     judged = await judged_all(code)
     return [
         Trigger(
-            *(name_of(schema, table), each.body or _ANYTHING + body, each.sql_mode),
+            name_of(schema, table),
+            each.body or _ANYTHING + body,
+            each.sql_mode,
             unruly=judgement.unruly,
             name=each.name.name,
             leaves=judgement.leaves,
@@ -87,7 +89,10 @@ async def load_routines(
     names = [each.name.name for each in code if each.kind != "PROCEDURE"]
     stored = [
         StoredRoutine(
-            *(each.name, each.kind == "FUNCTION", each.body, each.sql_mode),
+            each.name,
+            each.kind == "FUNCTION",
+            each.body,
+            each.sql_mode,
             unruly=judgement.unruly,
             leaves=judgement.leaves,
             words=judgement.words,

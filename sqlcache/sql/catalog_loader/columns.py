@@ -85,7 +85,7 @@ def _columns_of(rows: Iterable[Row], indexes: Mapping[str, _Index]) -> Columns:
             computed = True
         elif name in in_indexes or text_of(key):
             own = _integer_column(
-                *(name, type_, unsigned, "AUTO_INCREMENT" in said, primary == [name])
+                name, type_, unsigned, "AUTO_INCREMENT" in said, primary == [name]
             ) or _string_column(name, type_, collation, characters)
             if own is not None:
                 known[name] = own._replace(nullable=bool(int(nullable)))

@@ -24,8 +24,13 @@ WHICH_SERVER: Final = _VARIABLES.format(("server_uuid", *_WHO))
 
 _SERVER = _VARIABLES.format(
     (
-        *("version", "lower_case_table_names", "server_uuid", *_WHO),
-        *("session_track_gtids", "session_track_system_variables", "rewriter_enabled"),
+        "version",
+        "lower_case_table_names",
+        "server_uuid",
+        *_WHO,
+        "session_track_gtids",
+        "session_track_system_variables",
+        "rewriter_enabled",
     )
 )
 

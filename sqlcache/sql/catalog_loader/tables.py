@@ -104,7 +104,9 @@ async def _relations(
                 columns = tuple(virtual_columns.get(name, ()))
                 relations.append(
                     BaseTable(
-                        *(name, text_of(engine) if engine else None, columns),
+                        name,
+                        text_of(engine) if engine else None,
+                        columns,
                         versioned=text_of(kind) != "BASE TABLE",
                         set_along=frozenset(set_along.get(name, ())),
                     )
@@ -181,8 +183,12 @@ async def load_cascades(connection: aiomysql.Connection, scope: Scope) -> list[C
         referred, own = zip(*columns.get((child, text_of(key)), [("", "")]), strict=True)
         cascades.append(
             Cascade(
-                *(parent, child, text_of(on_delete), text_of(on_update)),
-                *(_columns_named(referred), _columns_named(own)),
+                parent,
+                child,
+                text_of(on_delete),
+                text_of(on_update),
+                _columns_named(referred),
+                _columns_named(own),
             )
         )
     return cascades
