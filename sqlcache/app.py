@@ -41,7 +41,7 @@ from sqlcache.proxy.server import Server, Upstream
 from sqlcache.proxy.slow_reads import SlowReads
 from sqlcache.rules import policy_of
 from sqlcache.service.connection import Service, ServiceConnection
-from sqlcache.service.probes import Prober
+from sqlcache.service.prober import Prober
 from sqlcache.settings import Settings
 from sqlcache.tls import client_tls, upstream_tls
 from sqlcache.upstream_errors import UpstreamErrors

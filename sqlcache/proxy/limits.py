@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sqlcache.proxy.room import Room
 from sqlcache.proxy.slow_reads import SlowReads
-from sqlcache.service.probes import Prober
+from sqlcache.service.prober import Prober
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from sqlcache.plan.commands import USE_PREPARED, ClientCommand
 from sqlcache.proxy.checks import SHADOW
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.longway.answers import Answers
-from sqlcache.proxy.longway.commands import Commands
 from sqlcache.proxy.longway.counting import Counting
+from sqlcache.proxy.longway.dispatch import Dispatch
 from sqlcache.proxy.longway.init_connect import publish_init_connect
 from sqlcache.proxy.longway.planning import Planning
 from sqlcache.proxy.longway.reading import Reading
@@ -37,7 +37,7 @@ _LONGEST_LOOK_S = 1.0  # at a memcached that does not answer, before the first c
 class LongWay:
     """See the package. `begin` is to be awaited first, when the client has logged in."""
 
-    __slots__ = ("_answers", "_commands", "_engine", "_handles", "_looks_again", "_metrics",
+    __slots__ = ("_answers", "_dispatch", "_engine", "_handles", "_looks_again", "_metrics",
                  "_planner", "_reading", "_relay", "_running", "_shadow", "_unsent", "_writes",
                  "course", "last", "meanings", "standing", "straight")  # fmt: skip
 
@@ -63,7 +63,7 @@ class LongWay:
         self._reading = reading = Reading(
             shared, standing, planning, running, answers, counting, hits
         )
-        self._commands = Commands(
+        self._dispatch = Dispatch(
             shared, logins, standing, planning, reading, running, answers, counting, unsent
         )
         self._looks_again: asyncio.TimerHandle | None = None
@@ -181,14 +181,14 @@ class LongWay:
             await self._await_prepared(begun)
         try:
             if command.code in USE_PREPARED:
-                self._commands.name(command)
+                self._dispatch.name(command)
             if begun is None and command.code in USE_PREPARED:
-                await self._commands.end_closed(command)
+                await self._dispatch.end_closed(command)
             if begun is not None:
-                await self._commands.go_on(command, begun)
+                await self._dispatch.go_on(command, begun)
                 goes_on = True
             else:
-                goes_on = await self._commands.dispatch(command)
+                goes_on = await self._dispatch.serve(command)
         except WriteRefused as error:
             goes_on = await self._refuse(command, error)
         self.meanings.answered()

@@ -1,4 +1,4 @@
-"""Commands that come the long way, each by what it is."""
+"""Commands that come the long way, each served by what it is."""
 
 from typing import assert_never
 
@@ -34,8 +34,8 @@ from sqlcache.proxy.straight.inflight import HandedOver, Stage
 from sqlcache.sql.statement import Kind, Statement, changed
 
 
-class Commands:
-    """Those of one session."""
+class Dispatch:
+    """That of one session."""
 
     __slots__ = ("_answers", "_counting", "_diagnostics", "_handles", "_last", "_login_timeout_s",
                  "_logins", "_meanings", "_metrics", "_planner", "_planning", "_reading", "_relay",
@@ -70,7 +70,7 @@ class Commands:
         self._counting = counting
         self._unsent = unsent
 
-    async def dispatch(self, command: ClientCommand) -> bool:
+    async def serve(self, command: ClientCommand) -> bool:
         """Serves one; False when it was the last."""
         match command.code:
             case Command.CHANGE_USER:

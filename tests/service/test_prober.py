@@ -25,7 +25,7 @@ from sqlcache.mysql.packets import packet
 from sqlcache.service import probes
 from sqlcache.service.opening import connect_service
 from sqlcache.service.pipeline import Rows
-from sqlcache.service.probes import Prober
+from sqlcache.service.prober import Prober
 from tests.certificates import Authority
 from tests.fakes.middleman import Fault, Middleman
 from tests.servers import MySQLMissing, PrivateMySQL
