@@ -29,7 +29,7 @@ class Marks:
     """What a write marks, the logs of `tags`, and observes, worked out once for all like it, by an
     `edition` of the definitions. `slots` are those of the tables that are marked."""
 
-    __slots__ = ("asking", "confirmed", "covered", "definitions", "edition", "ended_at",
+    __slots__ = ("any", "asking", "confirmed", "covered", "definitions", "edition", "ended_at",
                  "forgetting", "given", "in_a_row", "keys", "like", "observed", "shared", "slots",
                  "tables", "tags", "touches")  # fmt: skip
 
@@ -59,6 +59,8 @@ class Marks:
         self.tables = tuple(name for tag in tags if (name := tag.of_table))
         self.keys = tuple(keys[tag] for tag in tags)
         self.observed = () if definitions is None else definitions.tags
+        self.any = bool(self.tags or self.observed)
+        """Whether there is anything to mark or to observe."""
         looks = () if definitions is None else definitions.requests
         self.asking = (*((key, meta_get(key)) for key in self.keys), *looks)
         """What asks for the logs that are marked, and then for those that are observed."""
@@ -89,9 +91,6 @@ class Marks:
             self.given += (version,)
             self.forgetting += ((key, meta_set(key, version, mode=b"R", ttl_s=BUCKET_TTL_S)),)
 
-    def __bool__(self) -> bool:
-        return bool(self.tags or self.observed)
-
     @property
     def size_bytes(self) -> int:
         """About how many bytes of memory they take."""
@@ -113,7 +112,7 @@ class Marks:
     @property
     def has_slots(self) -> bool:
         """Whether any of the tables has slots in use, as far as this process has seen."""
-        return any(slots.in_use for slots in self.slots.values())
+        return bool(self.slots) and any(slots.in_use for slots in self.slots.values())
 
     def raising(self, record: Record) -> list[Request]:
         """What appends this to all logs that are there, and then reads them, and those that are

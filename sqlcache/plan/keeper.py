@@ -365,7 +365,7 @@ class Keeper:
     @property
     def rights(self) -> Marks:
         """Observes whether rights and globals are as they were when the catalog was read."""
-        if not self._rights or self._rights.edition != self.edition:
+        if not self._rights.any or self._rights.edition != self.edition:
             self._rights = self._engine.marks((), (ROOT,), self.edition)
         return self._rights
 

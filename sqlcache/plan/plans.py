@@ -104,7 +104,7 @@ class Pass:
     nothing that is kept of its session but what it leaves behind for the next to ask about. `uses`:
     it names the default schema, for which the server reads the session's rights; then it `observes`
     whether these are as they were. `ends_caching`: no read of its transaction can be a hit after
-    it. `only_asks`: none of that, nor does it ask what came before it. Where it changes rows: it
+    it. `only_asks`: none of that, nor does it ask what came before it. Where it `writes`: it
     `rolls_back` if a transaction can hold them all back, and then only `observes`; and it `changes`
     no more than them, if it changes any. `may_wait`: the server need not hear of it before the next
     command, as of one that `begins` a transaction, or outside of one `switches` autocommit.
@@ -116,7 +116,7 @@ class Pass:
     __slots__ = ("accepted", "answered", "begins", "changes", "counts", "ends_caching",
                  "keeps_found_rows", "marks", "may_count", "may_wait", "meaning", "observes",
                  "only_asks", "own_bytes", "pins", "reads", "reason", "rolls_back", "switches",
-                 "told", "turns", "uses", "why")  # fmt: skip
+                 "told", "turns", "uses", "why", "writes")  # fmt: skip
 
     def __init__(self, meaning: Meaning, reason: str, counts: StatementCounts, why: str) -> None:
         self.meaning = meaning
@@ -125,12 +125,13 @@ class Pass:
         self.why = why
         self.reads = any(statement.reads for statement in meaning.statements)
         self.ends_caching = any(statement.locking_read for statement in meaning.statements)
-        self.changes = bool(meaning.writes) and (meaning.keeps_found_rows or meaning.may_count)
+        self.writes = bool(meaning.writes)
+        self.changes = self.writes and (meaning.keeps_found_rows or meaning.may_count)
         self.turns = any(statement.kind is not Kind.READ for statement in meaning.statements)
         self.uses = meaning.names_schema
         self.keeps_found_rows = meaning.keeps_found_rows
         self.may_count = meaning.may_count
-        does_more = meaning.writes or self.ends_caching or self.turns or self.uses
+        does_more = self.writes or self.ends_caching or self.turns or self.uses
         self.only_asks = bool(reason) and not (does_more or self.may_count)
         self.marks = self.observes = NO_MARKS
         self.rolls_back = True
@@ -146,7 +147,7 @@ class Pass:
         """Whether it names the default schema, or gives settings values, and does nothing else."""
         sets = any(statement.settings for statement in self.meaning.statements)
         commits = self.meaning.may_commit and not self.switches
-        return self.uses or (sets and not (commits or self.meaning.writes))
+        return self.uses or (sets and not (commits or self.writes))
 
     @property
     def size_bytes(self) -> int:

@@ -137,9 +137,8 @@ class Writes:
         out."""
         if not in_transaction:
             return plan.marks
-        writes = plan.meaning.writes
-        if writes:
-            known = writes.rows_within(self.held_back.locked)
+        if plan.writes:
+            known = plan.meaning.writes.rows_within(self.held_back.locked)
             return None if not plan.rolls_back else NO_MARKS if known else plan.observes
         held_back = self.held_back.writes
         if held_back and plan.meaning.may_commit:
@@ -154,7 +153,7 @@ class Writes:
         if not marks.has_slots:
             return marks
         touched: Mapping[Tag, Cover] | None
-        if plan.meaning.writes:
+        if plan.writes:
             probes = self._ask is not None
             self._change = change = change_of(plan, marks, values, probes=probes)
             touched = None

@@ -145,7 +145,7 @@ class Exchange:
             return None
         view = self._terms.view
         if type(plan) is Pass:
-            if plan.meaning.writes and self._upstream.unsettled:
+            if plan.writes and self._upstream.unsettled:
                 return None  # nothing is written by settings that MySQL may refuse
             if plan.may_count and self._diagnostics.in_doubt_after_none:
                 return None
@@ -190,7 +190,7 @@ class Exchange:
             why = plan.why if isinstance(plan, Pass) else IN_UNCACHEABLE_TRANSACTION.why
             last.went_past(plan.counts, reason, why)
         self.course.now = now
-        if now.marks and type(plan) is Pass and not plan.uses:
+        if now.marks.any and type(plan) is Pass and not plan.uses:
             now.marks = self._writes.narrowed(plan, now.marks, partial(self._values_of, now))
             self._writes.begin_soon(plan, now.marks, partial(self._marked, now))
         else:
@@ -317,12 +317,12 @@ class Exchange:
             return True
         if found is not None and found[0] & Status.SESSION_STATE_CHANGED:
             chunk, found = self.shown(chunk, found, now.plan)
-        if found is None or (not now.marks and self._turns_unasked(now, found)):
+        if found is None or (not now.marks.any and self._turns_unasked(now, found)):
             self.course.give_up()
             return False
         self._upstream.intercept = None
         self._came(now, len(chunk))
-        if now.marks:
+        if now.marks.any:
             now.answer = chunk
             self._writes.end_soon(now.marks, partial(self._ended, now, found))
         else:

@@ -57,7 +57,7 @@ class LongAnswers:
         plan = now.plan
         if type(plan) is Pass and (plan.turns or plan.may_wait or plan.changes):
             return True
-        followed = bool(now.marks) or now.opens is not None
+        followed = now.marks.any or now.opens is not None
         return followed or self._upstream.hides_tracking or self._diagnostics.states.differ
 
     @callback(True)
