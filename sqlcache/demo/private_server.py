@@ -33,7 +33,7 @@ _POLL_S = 0.01
 _LONGEST_POLL_S = 0.1
 _PORT_ATTEMPTS = 8
 _LOWEST_PORT = 20_000
-_MOST_CLAIMS = 64
+_MOST_CLAIMS = 256
 _claims: deque[socket.socket] = deque()
 _PORT_IN_USE = ("address already in use", "port is already in use", "failed to listen on tcp port")
 
