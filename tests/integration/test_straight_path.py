@@ -119,10 +119,11 @@ def test_changes_after_a_hit_are_passed_by_their_plans_whatever_letters_are_in_t
 
 
 @pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
+@pytest.mark.parametrize("access", ["READ WRITE", "READ ONLY"])
 @pytest.mark.parametrize("begin", ["BEGIN", "SET autocommit = 0"])
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "READ COMMITTED"])
 def test_hits_in_a_transaction_are_looked_up_straight_away(
-    world: World, level: str, begin: str
+    world: World, level: str, begin: str, access: str
 ) -> None:
     """The first one as well, which opens its snapshot."""
     world.upstream.sql("CREATE DATABASE IF NOT EXISTS straight")
@@ -130,7 +131,7 @@ def test_hits_in_a_transaction_are_looked_up_straight_away(
     with closing(world.proxy.connect()) as session, session.cursor() as cursor:
         cursor.execute("CREATE TABLE IF NOT EXISTS straight.t (a INT PRIMARY KEY)")
         cursor.execute("REPLACE INTO straight.t VALUES (1)")
-        cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+        cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}, {access}")
         for text in [*reads, *reads, begin, "COMMIT", begin]:
             cursor.execute(text)
         before = world.proxy.metrics()
@@ -738,6 +739,25 @@ def test_settings_that_are_made_again_are_the_sessions(world: World) -> None:
         b  SELECT v FROM t
     """
     world.compare(f"        a  {MAKE}" + turn * 3)
+
+
+@pytest.mark.parametrize("begin", ["SET autocommit = 0", "BEGIN", "START TRANSACTION READ ONLY"])
+def test_a_session_may_be_for_reading_alone(world: World, begin: str) -> None:
+    turn = f"""
+        r  SET SESSION TRANSACTION READ ONLY
+        r  {begin}
+        r  SELECT v FROM t WHERE a = 1
+        r  SELECT v FROM t WHERE a = 2
+        w  UPDATE t SET v = CONCAT(v, '!')
+        r  SELECT v FROM t WHERE a = 1
+        r  UPDATE t SET v = ''
+        r  SELECT v FROM t WHERE a = 2
+        r  COMMIT
+        r  SELECT v FROM t WHERE a = 2
+        r  SET autocommit = 1
+        r  SET SESSION TRANSACTION READ WRITE
+    """
+    world.compare(f"        w  {MAKE}" + turn * 4)
 
 
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK", "BEGIN", "SET autocommit = 1"])

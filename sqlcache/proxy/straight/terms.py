@@ -67,4 +67,5 @@ class Terms:
     def begun_by(self, found: Plain) -> bool:
         """Whether all that it tells is that the transaction has begun that was awaited."""
         awaited = self.view is not None and bool(found[0] & Status.IN_TRANS)
-        return awaited and self.changed_by(found[0]) == Status.IN_TRANS and not found[1]
+        changed = self.changed_by(found[0]) & ~Status.IN_TRANS_READONLY  # as its session has it
+        return awaited and changed == Status.IN_TRANS and not found[1]
