@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
+from sqlcache.plan.variables import Assignments
 from sqlcache.sql.names import TableRef
-from sqlcache.sql.statement import Statement
+from sqlcache.sql.statement import TEMPORARY_TOLD_APART_BY, Statement
 
 _MOST = 1_000  # of one session; of more it is not known which there are
 
@@ -29,6 +30,12 @@ class TemporaryTables:
     def owns(self, ref: TableRef, schema: str | None) -> bool:
         """Whether a name, with this default schema, is that of one, written so."""
         return ref.under(schema) in self.names
+
+    def may_be_set(self, settings: Assignments) -> None:
+        """Some of these may be others from now on: those that there are may be hidden, and come
+        back."""
+        if self.names and any(name in TEMPORARY_TOLD_APART_BY for name, _ in settings):
+            self.unknown = True
 
     def ran(self, statement: Statement, schema: str | None) -> None:
         """A statement changed them, with this default schema."""

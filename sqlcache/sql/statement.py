@@ -146,6 +146,9 @@ class Markers(NamedTuple):
 
 
 NO_MARKERS = Markers()
+TEMPORARY_TOLD_APART_BY = frozenset({"pseudo_thread_id", "server_id"})
+"""The variables by which a session can have several temporary tables of one name, as where a log is
+run again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -803,6 +803,37 @@ def test_trap_05_what_is_prepared_makes_a_temporary_table_where_it_was(world: Wo
     """)
 
 
+@pytest.mark.parametrize(
+    ("as_another", "back"),
+    [
+        ("SET SESSION pseudo_thread_id = 7;", "SET SESSION pseudo_thread_id = 6"),
+        ("SET sql_mode = '', @@pseudo_thread_id = 7;", "SET pseudo_thread_id = 6"),
+        ("SET pseudo_thread_id = 7, sql_mode = 'none';", "SET pseudo_thread_id = 6"),
+        ("SET SESSION server_id = 7;", "SET SESSION server_id = 1"),
+        ("SET STATEMENT pseudo_thread_id = 7 FOR", "SET pseudo_thread_id = 6"),
+    ],
+)
+def test_trap_05_one_session_may_have_several_temporary_tables_of_one_name(
+    world: World, as_another: str, back: str
+) -> None:
+    """As who runs again what the log says of many. The first comes back when the second is gone,
+    and what it holds is for nobody else."""
+    world.compare(f"""
+        m  {MAKE}
+        m  SELECT v FROM t
+        b+ SELECT v FROM t
+        a  SET SESSION pseudo_thread_id = 6
+        a  CREATE TEMPORARY TABLE t AS SELECT 'tmp' AS v
+        a  {as_another} CREATE TEMPORARY TABLE t (v INT)
+        a  {as_another} DROP TEMPORARY TABLE t
+        a  {back}
+        a  SELECT v FROM t
+        m  INSERT INTO t (v) VALUES ('newer')
+        a  SELECT v FROM t
+        b  SELECT v FROM t
+    """)
+
+
 @pytest.mark.parametrize("end", [".reset", ".change_user app {db}", ".again"])
 def test_trap_05_temporary_tables_end_with_the_session(world: World, end: str) -> None:
     world.compare(f"""

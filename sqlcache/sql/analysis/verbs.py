@@ -12,7 +12,14 @@ from sqlcache.sql.analysis.cursor import Cursor
 from sqlcache.sql.analysis.queries import query
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.lexer import word_set
-from sqlcache.sql.statement import FoundRows, Kind, Statement, changed, unknown
+from sqlcache.sql.statement import (
+    TEMPORARY_TOLD_APART_BY,
+    FoundRows,
+    Kind,
+    Statement,
+    changed,
+    unknown,
+)
 from sqlcache.sql.tables import leading_with, scan_tables
 
 
@@ -142,6 +149,8 @@ def _set(cursor: Cursor) -> Statement:
     inner = read_statement(cursor.inside(target + 1))
     own = tuple(each for each in inner.settings if each[0].startswith(("next_", "@")))
     assigned = b" ".join(token.text for token in cursor.tokens[cursor.at : target])
+    assigns = assigned.decode("utf-8", "replace").lower()
+    of_another = any(name in assigns for name in TEMPORARY_TOLD_APART_BY)
     return replace(
         with_functions(inner, use),
         verb=inner.verb if inner.verb == "PREPARE" else "SET",  # MariaDB may run code for that
@@ -149,8 +158,8 @@ def _set(cursor: Cursor) -> Statement:
         reason="it sets variables for itself",
         functions=inner.functions | use.names,
         # Of variables it is not known which are those that it sets for itself, gone when it ends.
-        settings=own + session.put_back_in(assigned.decode("utf-8", "replace")),
-        opaque_session=inner.opaque_session or bool(inner.settings),
+        settings=own + session.put_back_in(assigns),
+        opaque_session=inner.opaque_session or bool(inner.settings) or of_another,
         text=None,  # it may be read in another sql_mode
     )
 
