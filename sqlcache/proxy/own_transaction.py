@@ -1,6 +1,6 @@
 """The transaction of one session: how it goes, and what of the cache it may have."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
@@ -83,7 +83,10 @@ class OwnTransaction:
         in_transaction = bool(self._state.status & Status.IN_TRANS)
         ends = meaning.commits or meaning.rolls_back or not in_transaction
         ended = may_end and ends and not failed
-        if self._sets_next(meaning, in_transaction):
+        sets = any(map(_may_set_isolation_or_access, meaning.statements))
+        if self.view is None and _sets_and_begins(meaning.statements):
+            sets = False  # the one that begins has it, as if the SET had come by itself
+        if sets and self._is_for_next(meaning, in_transaction):
             # The running one has what it began with, and so may those that follow where it ends by
             # itself: what they have no variable tells, until one is ended by name.
             self._state.next_transaction_set = True
@@ -103,7 +106,6 @@ class OwnTransaction:
         # One with settings of its own has another isolation level than the session.
         self.view.uncacheable |= next_was_set and not self._state.next_transaction_set
         # Begun anew, for a hit, it would have what was set for those after it.
-        sets = any(map(_may_set_isolation_or_access, meaning.statements))
         self.view.uncacheable |= sets and in_transaction and self.view.awaits_snapshot
         # An error may have ended it and another may begin, as after a deadlock over definitions; or
         # the read that failed has opened its snapshot all the same.
@@ -113,11 +115,9 @@ class OwnTransaction:
         for statement in meaning.statements:
             self.view.ran(statement)
 
-    def _sets_next(self, meaning: Meaning, in_transaction: bool) -> bool:
-        """Whether it may have set, amid a transaction, what those have that begin later."""
+    def _is_for_next(self, meaning: Meaning, in_transaction: bool) -> bool:
+        """Whether what it may have set is, amid a transaction, for those that begin later."""
         statements = meaning.statements
-        if not any(map(_may_set_isolation_or_access, statements)):
-            return False
         if in_transaction or self._state.transaction_unsure:
             return True
         was_in_one = self.view is not None
@@ -163,6 +163,18 @@ def _may_set_isolation_or_access(statement: Statement) -> bool:
     """Whether the session's transactions may be others from the next one on."""
     return statement.opaque_session or any(
         name in OF_TRANSACTIONS for name, _ in statement.settings
+    )
+
+
+def _sets_and_begins(statements: Sequence[Statement]) -> bool:
+    """Whether they are SETs that end nothing, and then one that begins a transaction: .NET's
+    MySqlConnector begins each so."""
+    *sets, last = statements or (None,)
+    if last is None or last.transaction is not Transaction.START:
+        return False
+    return all(
+        each.verb == "SET" and not (each.may_commit or each.reads or each.opaque_session)
+        for each in sets
     )
 
 

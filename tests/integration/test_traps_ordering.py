@@ -510,6 +510,75 @@ def test_trap_26_without_autocommit_a_transaction_has_the_level_of_when_it_begin
     """)
 
 
+_SETS = "SET SESSION TRANSACTION ISOLATION LEVEL"
+_LEVELS_BEGUN_WITH = {
+    "set before it begins": (f"{_SETS} READ COMMITTED; START TRANSACTION", "+"),
+    "another one": (f"{_SETS} REPEATABLE READ; START TRANSACTION READ ONLY", "+"),
+    "and more": (f"SET time_zone = '+01:00'; {_SETS} READ COMMITTED; BEGIN", "+"),
+    "one that locks": (f"{_SETS} SERIALIZABLE; START TRANSACTION", ""),
+    "set after it has begun": (f"START TRANSACTION; {_SETS} READ COMMITTED", ""),
+    "before and after": (f"{_SETS} READ COMMITTED; BEGIN; {_SETS} REPEATABLE READ", ""),
+    "for the next one": ("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; BEGIN", ""),
+    "amid one": (f"BEGIN; SELECT v FROM u; {_SETS} READ COMMITTED; BEGIN", ""),
+}
+
+
+@pytest.mark.parametrize(
+    ("begins", "hit"), _LEVELS_BEGUN_WITH.values(), ids=_LEVELS_BEGUN_WITH.keys()
+)
+def test_trap_26_a_level_may_be_set_in_the_text_that_begins(
+    world: World, begins: str, hit: str
+) -> None:
+    """It holds for that transaction if it stands before, and if none was open."""
+    turn = f"""
+        w  SELECT v FROM t
+        w  SELECT v FROM u
+        a  {begins}
+        a  SELECT v FROM u
+        w  SET innodb_lock_wait_timeout = 1
+        w  UPDATE t SET v = CONCAT(v, '!')
+        w  SELECT v FROM t
+        w+ SELECT v FROM t
+        a  SELECT v FROM t
+        a  SELECT v FROM u
+        w  UPDATE t SET v = CONCAT(v, '?')
+        w  SELECT v FROM t
+        a  SELECT v FROM t
+        a  COMMIT
+        a  BEGIN
+        a  SELECT v FROM t
+        a  COMMIT
+    """
+    world.compare(
+        f"""
+        w  {MAKE}
+        w  SELECT v FROM u
+        a  {_SETS} REPEATABLE READ"""
+        + turn * 3
+        + f"""
+        a  {begins}
+        a{hit} SELECT v FROM u
+        """
+    )
+
+
+def test_trap_26_a_level_that_is_set_amid_a_transaction_is_for_the_next(world: World) -> None:
+    """Also where the same text begins another."""
+    turn = f"""
+        a  BEGIN
+        a  SELECT v FROM t
+        a  {_SETS} READ COMMITTED; BEGIN
+        a  SELECT v FROM t
+        w  UPDATE t SET v = CONCAT(v, '!')
+        w  SELECT v FROM t
+        w+ SELECT v FROM t
+        a  SELECT v FROM t
+        a  COMMIT
+        a  {_SETS} REPEATABLE READ
+    """
+    world.compare(f"        w  {MAKE}" + turn * 3)
+
+
 def test_trap_26_what_the_server_shows_of_itself_may_open_a_snapshot(world: World) -> None:
     """MySQL keeps its dictionary in tables, and SHOW reads them."""
     shows = [
