@@ -123,7 +123,7 @@ class CachedFunction(Transparent, Generic[P, R]):
         # `key` stands for all that decides the value.
         self._captures = None if options.key else Captures(function, self._name, cache)
         self._codec_made: Codec | None = options.codec
-        self._prefixes: dict[bytes, bytes] = {}
+        self._prefix: tuple[bytes, bytes] | None = None  # for the fingerprint that was the last
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """The value for these arguments: a kept one, or of a run of the function that began after
@@ -267,13 +267,12 @@ class CachedFunction(Transparent, Generic[P, R]):
         arguments, captured = self._decided_by(args, kwargs)
         if context is None:
             return None
-        prefix = self._prefixes.get(context.fingerprint)
-        if prefix is None:
-            prefix = self._prefixes[context.fingerprint] = self._prefix(context.fingerprint)
+        if self._prefix is None or self._prefix[0] != context.fingerprint:
+            self._prefix = context.fingerprint, self._prefix_under(context.fingerprint)
         options = self._options
         return Call(
             self._name,
-            digest((prefix, arguments, captured)),
+            digest((self._prefix[1], arguments, captured)),
             arguments,
             captured,
             context.schema,
@@ -281,7 +280,7 @@ class CachedFunction(Transparent, Generic[P, R]):
             options.stale_while_revalidate_s,
         )
 
-    def _prefix(self, fingerprint: bytes) -> bytes:
+    def _prefix_under(self, fingerprint: bytes) -> bytes:
         version = f"{type(self._options.version).__name__} {self._options.version}"
         tags = "\0".join(self._options.tags)
         fields = [self._name, version, tags]
