@@ -89,6 +89,9 @@ class SessionState:
         """Whether a statement may have left in it what only its client knows of; see
         `Statement.leaves_behind`."""
         self.next_transaction_set = False
+        self.next_level: str | None = None
+        """That which the last command has set for the next transaction, if it has set no more, and
+        nothing was set before."""
         # init_connect may have set anything.
         inherited = self.variables.inherited
         self.settings_unknown = not inherited or bool(inherited.get("init_connect"))
@@ -275,11 +278,13 @@ class SessionState:
     ) -> None:
         """Takes in what the statements changed; all but the last did not fail. `schema`: that for
         which they were prepared."""
-        in_transaction = self.in_transaction
+        in_transaction, was_set = self.in_transaction, self.next_transaction_set
         for statement, default in in_turn(statements, self.schema if schema is None else schema):
             self._ran(statement, default, failed=failed, alone=len(statements) == 1)
         if statements and not failed:
             self._ended(statements[-1])
+        sets_level = len(statements) == 1 and not (failed or was_set)
+        self.next_level = level_for_next(statements[0]) if sets_level else None
         may_commit = any(statement.may_commit for statement in statements)
         self.transaction_unsure |= failed and (in_transaction or may_commit)
 
@@ -287,6 +292,7 @@ class SessionState:
         """Takes in what `init_connect` says, which has not failed and may not have run: a temporary
         table of it may be there or not, and words of it are not heard."""
         self.ran(statements, failed=False)
+        self.next_level = None
         self.words = NOTHING_SAID
         self.temporary.unknown |= bool(self.temporary.names)
         self.temporary.names.clear()
@@ -343,6 +349,16 @@ class SessionState:
             self.variables, known, for_the_next = self.variables.set(settings)
             self.settings_unknown |= not known
             self.next_transaction_set |= for_the_next
+
+
+def level_for_next(statement: Statement) -> str | None:
+    """The isolation level that it sets for the next transaction, if it does nothing else."""
+    match statement.settings:
+        case (("next_transaction_isolation" | "next_tx_isolation", str(level)),) if (
+            statement.verb == "SET"
+        ):
+            return level.lower()
+    return None
 
 
 @lru_cache(_DIGESTS_KEPT)

@@ -9,12 +9,12 @@ from sqlcache.cache.reads import Read
 from sqlcache.mysql.constants import Status
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.plan.commands import Meaning
-from sqlcache.plan.state import SessionState
+from sqlcache.plan.state import SessionState, level_for_next
 from sqlcache.plan.variables import OF_TRANSACTIONS
 from sqlcache.proxy.copies import ResponseCopy
 from sqlcache.proxy.questions import Questions
 from sqlcache.proxy.room import Room
-from sqlcache.proxy.transaction import OUT_OF_SNAPSHOT, TransactionView
+from sqlcache.proxy.transaction import OUT_OF_SNAPSHOT, READ_COMMITTED, TransactionView
 from sqlcache.sql.statement import Statement, Transaction
 
 _ENDS = frozenset({Transaction.COMMIT, Transaction.ROLLBACK})
@@ -77,8 +77,11 @@ class OwnTransaction:
             view.stop_caching()
         return True
 
-    def follow(self, meaning: Meaning, *, failed: bool, next_was_set: bool) -> None:
-        """Keeps `view` in step with a command that was answered."""
+    def follow(
+        self, meaning: Meaning, failed: bool, next_was_set: bool, next_level: str | None
+    ) -> None:
+        """Keeps `view` in step with a command that was answered. Before it something was set for
+        the next transaction, or no more than the level; see `SessionState`."""
         may_end = meaning.may_commit or meaning.rolls_back
         in_transaction = bool(self._state.status & Status.IN_TRANS)
         ends = meaning.commits or meaning.rolls_back or not in_transaction
@@ -90,11 +93,13 @@ class OwnTransaction:
             # The running one has what it began with, and so may those that follow where it ends by
             # itself: what they have no variable tells, until one is ended by name.
             self._state.next_transaction_set = True
+        chained = False  # perhaps, to one with a level of its own
         if ended:
             own_access = self.view is not None and self.view.has_own_access
             if own_access and any(map(_may_set_autocommit, meaning.statements)):
                 # The server forgets that with a COMMIT, or the next read: which may be a hit.
                 self._state.next_transaction_set = True
+            chained = self.view is not None and self.view.has_own_level
             self.leave()
         self.enter()
         if self.view is None:
@@ -103,8 +108,11 @@ class OwnTransaction:
             return  # with autocommit off the next one begins with the next statement
         # It may be the transaction of before, with all that happened in it, or another.
         self.view.uncacheable |= may_end and not ended
-        # One with settings of its own has another isolation level than the session.
-        self.view.uncacheable |= next_was_set and not self._state.next_transaction_set
+        self.view.uncacheable |= chained
+        level = None if failed else _level_begun_with(meaning.statements, next_was_set, next_level)
+        if level is None or not self._begin_with(level):
+            # With settings of its own it has another isolation level than the session.
+            self.view.uncacheable |= next_was_set and not self._state.next_transaction_set
         # Begun anew, for a hit, it would have what was set for those after it.
         self.view.uncacheable |= sets and in_transaction and self.view.awaits_snapshot
         # An error may have ended it and another may begin, as after a deadlock over definitions; or
@@ -114,6 +122,18 @@ class OwnTransaction:
             self.view.stop_caching()
         for statement in meaning.statements:
             self.view.ran(statement)
+
+    def _begin_with(self, level: str) -> bool:
+        """The transaction has begun with this level, which was set for it alone; whether it may
+        have hits. Those of another level than its session's, where they open its snapshot, may not:
+        begun anew it would have the session's."""
+        if level not in (READ_COMMITTED, self._level):
+            return False
+        self._state.next_transaction_set = False  # it is used up
+        if level != self._level:
+            self.leave()
+            self.view = TransactionView(level, self._room, has_own_level=True)
+        return True
 
     def _is_for_next(self, meaning: Meaning, in_transaction: bool) -> bool:
         """Whether what it may have set is, amid a transaction, for those that begin later."""
@@ -134,11 +154,15 @@ class OwnTransaction:
         awaited = not self._state.status & Status.IN_TRANS and not self._state.transaction_unsure
         if self.view is not None and not awaited:
             return
-        isolation = self._state.variables.setting("transaction_isolation").lower().replace(" ", "-")
-        if self.view is None or self.view.isolation != isolation:
+        if self.view is None or self.view.isolation != self._level:
             self.leave()
-            self.view = TransactionView(isolation, self._room)
+            self.view = TransactionView(self._level, self._room)
             self.view.uncacheable |= self.view.needs_snapshot and not self._has_one_snapshot()
+
+    @property
+    def _level(self) -> str:
+        """The isolation level that the session's transactions begin with."""
+        return self._state.variables.setting("transaction_isolation").lower().replace(" ", "-")
 
     def leave(self) -> None:
         """The session is in none any more."""
@@ -176,6 +200,21 @@ def _sets_and_begins(statements: Sequence[Statement]) -> bool:
         each.verb == "SET" and not (each.may_commit or each.reads or each.opaque_session)
         for each in sets
     )
+
+
+def _level_begun_with(
+    statements: Sequence[Statement], next_was_set: bool, next_level: str | None
+) -> str | None:
+    """The isolation level that was set for the transaction which they begin, right before that: as
+    by Go's TxOptions and Rails' `isolation:`, or in the same text."""
+    match statements:
+        case (begins,):
+            level = next_level
+        case (sets, begins) if not next_was_set:
+            level = level_for_next(sets)
+        case _:
+            return None
+    return level if begins.transaction is Transaction.START and not begins.opens_snapshot else None
 
 
 def _may_set_autocommit(statement: Statement) -> bool:

@@ -35,11 +35,15 @@ class TransactionView:
     its snapshot is remembered for it as long as there is `room`, which all have together; by
     default it has some of its own."""
 
-    __slots__ = ("_access", "_kept", "_kept_bytes", "_most_kept_bytes", "_room", "isolation",
-                 "opened_at", "uncacheable")  # fmt: skip
+    __slots__ = ("_access", "_kept", "_kept_bytes", "_most_kept_bytes", "_room", "has_own_level",
+                 "isolation", "opened_at", "uncacheable")  # fmt: skip
 
-    def __init__(self, isolation: str, room: Room | None = None) -> None:
+    def __init__(
+        self, isolation: str, room: Room | None = None, *, has_own_level: bool = False
+    ) -> None:
         self.isolation = isolation
+        self.has_own_level = has_own_level
+        """Whether that was set for it alone."""
         self._most_kept_bytes = _MOST_KEPT_BYTES
         self._room = Room(_MOST_KEPT_BYTES) if room is None else room
         self.uncacheable = isolation not in (READ_COMMITTED, REPEATABLE_READ)

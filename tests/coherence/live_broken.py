@@ -35,8 +35,10 @@ from sqlcache.mysql.response import ResponseTracker
 from sqlcache.plan.commands import Meaning
 from sqlcache.plan.plans import Pass
 from sqlcache.plan.state import SessionState
+from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.longway.way import LongWay
 from sqlcache.proxy.own_transaction import OwnTransaction
+from sqlcache.proxy.shared import Shared
 from sqlcache.proxy.writes import Writes
 from tests.coherence import live_library
 
@@ -125,19 +127,16 @@ class _WritesUntold(Writes):
         return NO_MARKS
 
 
-def _tell_nobody(self: LongWay, *parts: Any, **options: Any) -> None:
+def _tell_nobody(self: LongWay, shared: Shared, logins: LoginRelay) -> None:
     """What an app writes is neither fenced nor bumped; what a proxy's client writes is."""
-    _right_way(self, *parts, **options)
-    if options["embedded"]:
+    _right_way(self, shared, logins)
+    if shared.embedded:
         self._writes.__class__ = _WritesUntold
 
 
-def _fail_unseen(
-    self: OwnTransaction, meaning: Meaning, *, failed: bool, next_was_set: bool
-) -> None:
+def _fail_unseen(self: OwnTransaction, meaning: Meaning, failed: bool, *next_set: Any) -> None:
     """A transaction's first read that fails is thought to have opened no snapshot."""
-    matters = failed and meaning.may_commit
-    _right_follow(self, meaning, failed=matters, next_was_set=next_was_set)
+    _right_follow(self, meaning, failed and meaning.may_commit, *next_set)
 
 
 async def _board_any(

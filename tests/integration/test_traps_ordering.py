@@ -579,6 +579,93 @@ def test_trap_26_a_level_that_is_set_amid_a_transaction_is_for_the_next(world: W
     world.compare(f"        w  {MAKE}" + turn * 3)
 
 
+_FOR_ONE = "SET TRANSACTION ISOLATION LEVEL"
+_BEGUN_AT = [
+    (f"{_FOR_ONE} READ COMMITTED", "START TRANSACTION READ ONLY", "COMMIT", "+"),
+    (f"{_FOR_ONE} READ COMMITTED", "BEGIN", "ROLLBACK AND CHAIN", "+"),
+    (f"{_FOR_ONE} READ COMMITTED", "BEGIN", "BEGIN", "+"),
+    ("SET @@{isolation} = 'READ-COMMITTED'", "BEGIN", "SET autocommit = 1", "+"),
+    ("DO 1", f"{_FOR_ONE} READ COMMITTED; START TRANSACTION", "COMMIT", "+"),
+    (f"{_FOR_ONE} REPEATABLE READ", "BEGIN", "COMMIT AND CHAIN", "+"),
+    ("DO 1", f"{_FOR_ONE} REPEATABLE READ; START TRANSACTION", "BEGIN", "+"),
+    (f"{_FOR_ONE} READ COMMITTED, READ ONLY", "BEGIN", "COMMIT", ""),
+    (f"{_FOR_ONE} SERIALIZABLE", "BEGIN", "COMMIT", ""),
+]
+
+
+@pytest.mark.parametrize(("sets", "begin", "end", "hit"), _BEGUN_AT)
+def test_trap_26_a_level_that_is_set_for_one_transaction_is_for_that_one(
+    world: World, sets: str, begin: str, end: str, hit: str
+) -> None:
+    """As Go and Rails set it, and MySqlConnector; and for such as are chained to it. Under
+    REPEATABLE READ those after it read one moment."""
+    isolation = "tx_isolation" if world.is_mariadb else "transaction_isolation"
+    sets = sets.replace("{isolation}", isolation)
+    reads = """
+        w  UPDATE t SET v = CONCAT(v, '!')
+        w  SELECT v FROM t
+        a  SELECT v FROM t
+        w  UPDATE t SET v = CONCAT(v, '?')
+        w  SELECT v FROM t
+        a  SELECT v FROM t"""
+    turn = f"""
+        w  SELECT v FROM u
+        a  {sets}
+        a  {begin}
+        a  SELECT v FROM u
+        {reads}
+        a  {end}
+        {reads}
+        a  COMMIT
+        a  BEGIN
+        {reads}
+        a  COMMIT"""
+    last = f"""
+        a  {sets}
+        a  {begin}
+        a{hit} SELECT v FROM u
+        a  COMMIT"""
+    first = f"""
+        w  {MAKE}
+        w  SET innodb_lock_wait_timeout = 1
+        a  {_SETS} REPEATABLE READ"""
+    world.compare(first + turn * 2 + last)
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "SELECT v FROM u",
+        "SELECT RAND() > 2",
+        "DO 1",
+        ".ping",
+        "SET @x = 1",
+        "SET TRANSACTION READ WRITE",
+        "SELECT no_such FROM u",
+        ".prepare s SELECT v FROM u",
+        "COMMIT",
+        "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    ],
+)
+def test_trap_26_a_level_that_is_set_for_one_transaction_may_be_used_up(
+    world: World, between: str
+) -> None:
+    """By whatever comes before it begins."""
+    turn = f"""
+        w  SELECT v FROM t
+        a  SET TRANSACTION ISOLATION LEVEL READ COMMITTED
+        a  {between}
+        a  BEGIN
+        a  SELECT v FROM t
+        w  UPDATE t SET v = CONCAT(v, '!')
+        w  SELECT v FROM t
+        w  SELECT v FROM t
+        a  SELECT v FROM t
+        a  COMMIT
+    """
+    world.compare(f"        w  {MAKE}" + turn * 3)
+
+
 def test_trap_26_what_the_server_shows_of_itself_may_open_a_snapshot(world: World) -> None:
     """MySQL keeps its dictionary in tables, and SHOW reads them."""
     shows = [

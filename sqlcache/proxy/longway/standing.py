@@ -135,7 +135,7 @@ class Standing:
         if any(each.transaction is Transaction.XA for each in meaning.statements):
             # What was prepared allows no other to begin.
             self.straight.ahead.begin_at_once(math.inf)
-        next_was_set = self.state.next_transaction_set
+        next_was_set, next_level = self.state.next_transaction_set, self.state.next_level
         self.state.ran(meaning.statements, failed=tracker.failed, schema=meaning.schema)
         if self.state.variables.tells_of_transactions:
             self._diagnostics.states.forget()
@@ -145,7 +145,7 @@ class Standing:
         if any(each.verb == "ALTER" and each.changes_globals for each in meaning.statements):
             self.state.expired = True  # by MySQL, which looks at the session's own at once
         if command.code not in WRITES_NOTHING or meaning.writes or tracker.failed:
-            self.own.follow(meaning, failed=tracker.failed, next_was_set=next_was_set)
+            self.own.follow(meaning, tracker.failed, next_was_set, next_level)
         self._diagnostics.ran(command, meaning, tracker)
         self._last.had_hits = False
         self._note_mixing(meaning)
