@@ -25,6 +25,12 @@ _FORKS.set_forkserver_preload(
         "sqlcache.app",
         "sqlcache.admin.http",
         "sqlcache.admin.site",
+        "tests.forked_once",
+        # else imported at their first use, by each
+        "encodings.idna",
+        "encodings.utf_8_sig",
+        "setproctitle",
+        "uvicorn.lifespan.off",
     ]
 )
 _PR_SET_PDEATHSIG = 1

@@ -1,0 +1,15 @@
+"""What each start of sqlcache makes anew though it is the same for all: made once, in the process
+whose forks they are, which imports this. See `forked`."""
+
+from functools import cache
+from unittest.mock import Mock
+
+from sqlcache import cli
+from sqlcache.admin import dashboard
+from sqlcache.admin.site import site
+
+for module, name in ((cli, "make_parser"), (dashboard, "routes")):
+    vars(module)[name] = cache(vars(module)[name])
+
+cli.make_parser()
+site(Mock(), Mock())  # for the patterns of its paths, too, which `re` keeps
