@@ -6,6 +6,7 @@ is a fresh one for every test, so tests may kill it and never see one another's 
 
 from __future__ import annotations
 
+import gc
 import random
 import secrets
 import threading
@@ -43,6 +44,13 @@ _wire: Any = pymysql.connections.Connection
 _context_of = _wire._create_ssl_ctx
 _plain = cache(lambda: _context_of(None, {}))
 _wire._create_ssl_ctx = lambda self, asked: _context_of(self, asked) if asked else _plain()
+
+
+def pytest_collection_finish() -> None:
+    """Ten thousand tests and all modules are never garbage: nobody looks through them for it again,
+    which takes 0.2 s."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
