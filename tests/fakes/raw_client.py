@@ -34,6 +34,7 @@ OLD = (
 NEW = OLD | Capability.DEPRECATE_EOF | Capability.SESSION_TRACK
 
 _SENTINEL = b"the answer ends here"
+_SENTINEL_ROW = bytes((len(_SENTINEL),)) + _SENTINEL
 _DEADLINE_S = 30.0
 
 
@@ -252,8 +253,13 @@ class RawClient:
 
     def read_packet(self) -> tuple[int, bytes]:
         """The next packet's sequence id and payload."""
+        packet = self.read_whole_packet()
+        return packet[3], packet[4:]
+
+    def read_whole_packet(self) -> bytes:
+        """The next packet as it came, its header before its payload."""
         header = self.read_bytes(4)
-        return header[3], self.read_bytes(int.from_bytes(header[:3], "little"))
+        return header + self.read_bytes(int.from_bytes(header[:3], "little"))
 
     def read_to_end(self) -> bytes:
         """All that comes until the server closes the connection."""
@@ -284,17 +290,17 @@ class RawClient:
 
     def read_to_sentinel(self) -> bytes:
         """What comes before the answer to `sentinel`."""
-        packets = [
-            len(payload).to_bytes(3, "little") + bytes((sequence,)) + payload
-            for sequence, payload in self.packets_to_sentinel()
-        ]
+        packets = [self.read_whole_packet()]
+        while packets[-1][4:] != _SENTINEL_ROW:
+            packets.append(self.read_whole_packet())
+        self.read_packet()
         own = 3 if self.capabilities & Capability.DEPRECATE_EOF else 4
         return b"".join(packets[:-own])
 
     def packets_to_sentinel(self) -> Iterator[tuple[int, bytes]]:
         """Sequence ids and payloads up to and with the row of the answer to `sentinel`."""
         payload = b""
-        while payload != bytes((len(_SENTINEL),)) + _SENTINEL:
+        while payload != _SENTINEL_ROW:
             sequence, payload = self.read_packet()
             yield sequence, payload
         self.read_packet()
