@@ -49,8 +49,8 @@ from sqlcache.upstream_errors import UpstreamErrors
 _PROVEN_SOON_S = 5.0
 _ITEM_OVERHEAD_BYTES = 512  # of an item, beside its value: its key, and what tells of it
 _LEAST_ITEM_BYTES = 1 << 20  # memcached's own limit by default, for items that are no answers
-_OUTAGE_IN_MEMORY_S = 60.0
 _AHEAD_BYTES = 64 << 20  # of answers that others wait for
+_OUTAGE_IN_MEMORY_S = 60.0
 """The embedded store cannot be away, and a pause of the process is not to be taken for that. But it
 may forget what is looked at eight times in an outage, where all its memory is in use; half of one
 later it is used again."""

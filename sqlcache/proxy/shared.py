@@ -1,4 +1,4 @@
-"""What the rooms of one session share."""
+"""What the parts of one session share."""
 
 from functools import partial
 from typing import NamedTuple, Self
