@@ -74,7 +74,7 @@ def assess(statement: Statement, schema: str | None, catalog: Catalog) -> Assess
     closure = catalog.reads.closure(tables)
     if closure.reason is not None:
         return NotCacheable("not cacheable", closure.reason)
-    if catalog.reads.may_take_today(statement.operands, closure.tables):
+    if catalog.reads.may_take_today(statement.converts, closure.tables):
         return NotCacheable("not cacheable", TAKES_TODAY)
     roll_back = list(map(catalog.reads.is_transactional, closure.base_tables))
     return Cacheable(

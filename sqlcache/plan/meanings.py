@@ -504,7 +504,14 @@ def _shortened(meaning: Meaning) -> Meaning:
     """The same without what only reads from the cache need; UNKNOWN if that is still long: there
     may be as many as the server allows."""
     statements = tuple(
-        replace(each, cacheable=False, operands=NO_OPERANDS, markers=NO_MARKERS, directives=())
+        replace(
+            each,
+            cacheable=False,
+            operands=NO_OPERANDS,
+            dated=NO_OPERANDS,
+            markers=NO_MARKERS,
+            directives=(),
+        )
         for each in meaning.statements
     )
     if weigh(statements) > _MOST_BYTES:

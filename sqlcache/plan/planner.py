@@ -54,7 +54,7 @@ from sqlcache.sql.pins.found import Pins
 from sqlcache.sql.policy import NOTHING_SAID, Asked, Decision, Policy, Source, read_terms
 from sqlcache.sql.shapes import LONGEST_BYTES
 from sqlcache.sql.shown import without_values
-from sqlcache.sql.statement import Statement
+from sqlcache.sql.statement import Statement, Told
 from sqlcache.statements import UNCOUNTED, StatementCounts, Statements
 
 log = logging.getLogger(__name__)
@@ -198,7 +198,7 @@ class Planner:
         template = self._engine.template(like, context.fingerprint, (apart.canonical,))
         read = template.read(apart.literals)
         context.remember(packet, read)
-        if apart.alike and not self._policy.reads_texts:
+        if apart.alike and not self._goes_by_literals(statement):
             context.remember_shape(packet, apart.literals, template)
         return read
 
@@ -402,8 +402,12 @@ class Planner:
         if apart is None or context.literals_of(packet) != apart.literals:
             plan.told = plan.pins = None
             return  # its literals will not be taken out of it, nor out of others
-        if apart.alike and not self._policy.reads_texts:
+        if apart.alike and not any(map(self._goes_by_literals, meaning.statements)):
             context.remember_shape(packet, apart.literals, plan)
+
+    def _goes_by_literals(self, statement: Statement) -> bool:
+        """Whether others that differ in their literals alone may be planned otherwise."""
+        return self._policy.reads_texts or statement.may_tell is not Told.NOTHING
 
     def remember_preparation(self, packet: bytes, context: Context, plan: Preparation) -> None:
         """From here on the packet prepares a statement by this plan."""
@@ -442,7 +446,7 @@ class Planner:
     ) -> Assessment:
         if not statement.cacheable:
             return self.assess(statement, schema)
-        key = (shape, schema, context.dialect)
+        key = (shape, schema, context.dialect, statement.told)
         assessment = self._assessments.get(key)
         if assessment is None:
             assessment = self.assess(statement, schema)

@@ -16,10 +16,10 @@ from sqlcache.plan.cacheability import calls_stored
 from sqlcache.plan.commands import QUERY_VERBS
 from sqlcache.plan.keeper import Keeper
 from sqlcache.plan.state import SessionState
-from sqlcache.sql.analysis import analyse
+from sqlcache.sql.analysis import analyse, literals
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS
-from sqlcache.sql.lexer import Lexed, lex
+from sqlcache.sql.lexer import Lexed, lex, tokenize
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.routines import NONE_DECLARED, Declared
 from sqlcache.sql.shaping import GLOBALS_THAT_SHAPE_ANSWERS
@@ -28,6 +28,7 @@ from sqlcache.sql.statement import (
     Kind,
     Locks,
     Statement,
+    Told,
     changed,
     in_turn_once,
     of_each,
@@ -56,12 +57,16 @@ def _uncollected(work: Callable[..., T], *args: object) -> T:
 
 
 class Way(NamedTuple):
-    """How texts are read: what else than their shape decides what their statements are."""
+    """How texts are read: what else than their shape decides what their statements are.
+
+    `formats`: what the literals of their functions say is known, see `Variables.reads_formats`.
+    """
 
     dialect: Dialect
     several: bool
     prepared: bool
     declared: Declared
+    formats: bool
 
     def analyse(self, text: bytes) -> tuple[Statement, ...]:
         """What the statements of a text do by themselves."""
@@ -78,6 +83,17 @@ class Way(NamedTuple):
         that may not be. Of a long text that is much to count."""
         known = self.analyse(text)
         return known, None if literals_decide(known) else weigh(known)
+
+    def is_told(self, known: tuple[Statement, ...]) -> bool:
+        """Whether the literals of a text tell more of its only statement than its shape."""
+        return self.formats and len(known) == 1 and known[0].may_tell is not Told.NOTHING
+
+    def told(self, text: bytes, known: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        """What is known of texts of a shape, with what the literals of this one tell."""
+        if not self.is_told(known):
+            return known
+        told = literals.tell(tokenize(text, self.dialect)) & known[0].may_tell
+        return (changed(known[0], told=told),)
 
 
 class Ahead(NamedTuple):
@@ -116,7 +132,7 @@ class Reader:
         known = self._statements.get((lexed.shape, way))
         if known is None:
             known = self._kept(lexed.shape, way, way.analyse_and_weigh(text))
-        return known
+        return way.told(text, known)
 
     async def read_ahead(
         self, text: bytes, state: SessionState, *, prepared: bool, at_once: bool = False
@@ -141,14 +157,15 @@ class Reader:
         known = self._statements.get((lexed.shape, way))
         if known is None:
             known = self._kept(lexed.shape, way, await self.apart(way.analyse_and_weigh, text))
-        return known
+        return await self.apart(way.told, text, known) if way.is_told(known) else known
 
     async def logged(
         self, shape: bytes, text: bytes, schema: str | None, dialect: Dialect
     ) -> tuple[Statement, ...]:
         """What a statement that the server has logged does by itself, analysed once a shape; b"" is
         none."""
-        way = Way(dialect, several=False, prepared=False, declared=self.declared(schema))
+        declared = self.declared(schema)
+        way = Way(dialect, several=False, prepared=False, declared=declared, formats=True)
         known = self._statements.get((shape, way)) if shape else None
         if known is None:
             long = len(text) > _LOGGED_ON_THE_LOOP_BYTES
@@ -162,7 +179,8 @@ class Reader:
 
     def _way_to_read(self, state: SessionState, *, prepared: bool) -> Way:
         several = state.multi_statements and not prepared
-        return Way(state.dialect, several, prepared, self.declared(state.schema))
+        formats = state.variables.reads_formats
+        return Way(state.dialect, several, prepared, self.declared(state.schema), formats)
 
     def _kept(
         self, shape: bytes, way: Way, judged: tuple[tuple[Statement, ...], int | None]

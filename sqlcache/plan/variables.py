@@ -171,11 +171,12 @@ class _Found:
 
 class Inherited(NamedTuple):
     """What sessions that log in with a `collation` have of the globals; and a digest of what of
-    that can change an answer."""
+    that can change an answer. `reads_formats`: see `Variables`, where they set nothing else."""
 
     collation: int
     values: Mapping[str, str]
     digest: bytes
+    reads_formats: bool
 
 
 class Variables:
@@ -319,6 +320,12 @@ class Variables:
         return connection not in charset.WITHOUT_ALL_OF_ASCII
 
     @property
+    def reads_formats(self) -> bool:
+        """Whether functions find in literals of plain ASCII the bytes that were sent."""
+        own = self.own.get("character_set_connection")
+        return self._inherited.reads_formats if own is None else _is_of_ascii_bytes(own)
+
+    @property
     def modes(self) -> frozenset[str]:
         """The sql_mode's flags, in upper case, those that ANSI stands for included."""
         if self._found.modes is None:
@@ -411,11 +418,22 @@ def at_login(globals_: Settings, collation: int) -> Variables:
     known = _as_now_called(globals_)
     for name in _NO_VARIABLES:
         known.pop(name, None)
+    # That of the login, or the global one where the server does not know it.
+    connections = charset.of_collation(collation), known.get("character_set_connection")
     # Whatever the global ones are: a SET to their values is a change.
     login = f"as logged in with {collation}"
     known |= dict.fromkeys(_SET_BY_THE_LOGIN & known.keys(), login)
-    inherited = Inherited(collation, known, digest(_fields(_that_shape_answers(known))))
+    inherited = Inherited(
+        collation,
+        known,
+        digest(_fields(_that_shape_answers(known))),
+        all(map(_is_of_ascii_bytes, connections)),
+    )
     return Variables(inherited, {}, known)
+
+
+def _is_of_ascii_bytes(character_set: str | None) -> bool:
+    return character_set is not None and character_set.lower() in charset.OF_ASCII_BYTES
 
 
 @lru_cache(_SETS_KEPT)

@@ -38,6 +38,8 @@ _CODECS = {
     "sjis": "shift_jis",
     "ujis": "euc_jp",
 }
+OF_ASCII_BYTES = _AS_IT_IS | _CODECS.keys()
+"""Character sets whose plain ASCII is known to be those very bytes."""
 _OTHER_THAN_MYSQLS = frozenset(
     "\uff3c\u2574\uffe3\u02cd\ue7c7\u1e3f"
 )  # what Python's codecs read otherwise

@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import Enum, Flag, auto
 from typing import Any, NamedTuple, TypeVar
 
 from sqlcache.sql.names import TableRef
@@ -131,6 +131,13 @@ class Operands(NamedTuple):
 NO_OPERANDS = Operands()
 
 
+class Told(Flag):
+    """What the literals of a query tell of it; see `analysis.literals`."""
+
+    NOTHING = 0
+    DATES = auto()  # each STR_TO_DATE makes a date by its format, and no TIME
+
+
 class Markers(NamedTuple):
     """What a prepared query's markers stand for; see `analysis.markers`. Of a list of markers there
     are as many as the query's shape has, see `Lexed.runs`.
@@ -202,9 +209,12 @@ class Statement:
     `code_looks_back`: code that it runs may read what the statement just before it left behind.
     `code_leaves`: it may leave behind itself what the statement may, see `leaves_behind`.
     `locking_read`: it takes row locks with FOR UPDATE, FOR SHARE or LOCK IN SHARE MODE. `operands`
-    and `markers` are those of a query that is cacheable. `of_used_schema`: such a one computes, on
-    MariaDB, texts in the character set that the default schema had when its session began to use
-    it. `directives` are what `/* sqlcache: ... */` comments say.
+    and `markers` are those of a query that is cacheable. `may_tell`: such a one's literals decide
+    these things, and other texts of its shape may differ in that; `told` are those that are so,
+    none unless somebody has looked at its text. `dated` are its operands if DATES is told.
+    `of_used_schema`: such a one computes, on MariaDB, texts in the character set that the default
+    schema had when its session began to use it. `directives` are what `/* sqlcache: ... */`
+    comments say.
     """
 
     verb: str
@@ -254,9 +264,17 @@ class Statement:
     leads: bool = False
     defines_view: bool = False
     operands: Operands = NO_OPERANDS
+    dated: Operands = NO_OPERANDS
+    may_tell: Told = Told.NOTHING
+    told: Told = Told.NOTHING
     markers: Markers = NO_MARKERS
     of_used_schema: bool = False
     directives: tuple[str, ...] = ()
+
+    @property
+    def converts(self) -> Operands:
+        """Its operands, as far as is known of its text."""
+        return self.dated if Told.DATES in self.told else self.operands
 
     @property
     def only_sets(self) -> bool:

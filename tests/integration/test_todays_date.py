@@ -12,14 +12,19 @@ from typing import Any
 
 import pymysql
 import pytest
+from pymysql.constants import FIELD_TYPE
 
 from sqlcache.demo.servers import PrivateSqlServer
 from sqlcache.plan.cacheability import Cacheable, assess
+from sqlcache.plan.reader import Way
 from sqlcache.service.opening import connect_service
-from sqlcache.sql.analysis import analyse
+from sqlcache.sql.analysis.literals import tell
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog_loader.load import load_catalog
+from sqlcache.sql.lexer import tokenize
 from sqlcache.sql.pieces import Dialect
+from sqlcache.sql.routines import NONE_DECLARED
+from sqlcache.sql.statement import Told
 
 DAYS = (1_000_000_000, 1_700_000_000, 1_710_000_000)
 
@@ -55,6 +60,8 @@ TIMES = (
     "t", "a.t", "`T`", "TIME'10:11:12'", "MAKETIME(10, 11, 12)", "CAST('10:11:12' AS TIME)",
     "CAST('10:11:12' AS TIME(6))", "CONVERT(s, TIME)", "SEC_TO_TIME(i)", "TIMEDIFF(d, d2)",
     "TIME(d)", "STR_TO_DATE(s, '%H:%i:%s')", "STR_TO_DATE('10:11:12', '%H:%i:%s')", "MAX(t)",
+    "STR_TO_DATE(s, '%T')", "STR_TO_DATE(s, '%H:%i:%s%%Y')", "STR_TO_DATE(s, '%d:%i:%s')",
+    "STR_TO_DATE(s, CONCAT('%H', ':%i:%s'))", "STR_TO_DATE(s, '%H' ':%i:%s')",
     "ADDTIME(t, '1:0:0')", "COALESCE(t, NULL)", "(SELECT t)",
     "JSON_VALUE('\"10:11:12\"', '$' RETURNING TIME)",
     "JSON_VALUE('\"10:11:12\"', '$' RETURNING TIME NULL ON EMPTY)",
@@ -87,6 +94,10 @@ QUERIES = (
     "SELECT t FROM a UNION SELECT t FROM n",
     "SELECT * FROM lone UNION SELECT d FROM a",
     "TABLE lone UNION SELECT d FROM a",
+    "SELECT STR_TO_DATE(s, '%H:%i:%s') AS x, d FROM a HAVING x < d",
+    "SELECT COUNT(*) FROM a WHERE d > STR_TO_DATE(s, '%H:%i:%s') AND d > STR_TO_DATE(s, '%Y')",
+    "SELECT COUNT(*) FROM a WHERE t > STR_TO_DATE('2005-01-01 10', '%Y-%m-%d %H')",
+    "SELECT d < STR_TO_DATE(STR_TO_DATE(s, '%H:%i:%s') + INTERVAL 1 DAY, '%Y-%m-%d %T') FROM a",
     "SELECT COUNT(*) FROM n NATURAL JOIN a",
     "(SELECT t FROM a) UNION ALL (SELECT d FROM a)",
     "SELECT * FROM (SELECT t FROM a) AS q UNION SELECT * FROM (SELECT d FROM a) AS r",
@@ -153,6 +164,15 @@ QUERIES = (
 )
 
 CACHEABLE = (
+    "SELECT s FROM a WHERE d >= STR_TO_DATE('2009-01-01', '%Y-%m-%d')",
+    "SELECT s FROM a WHERE d BETWEEN STR_TO_DATE('1/2/09', '%d/%m/%y') AND"
+    " STR_TO_DATE('March 3 2020 10:11', '%M %e %Y %H:%i')",
+    "SELECT STR_TO_DATE(CONCAT(DATE_FORMAT(a.d, '%Y-%m'), '-01'), '%Y-%m-%d') AS x, COUNT(*) FROM a"
+    " GROUP BY STR_TO_DATE(CONCAT(DATE_FORMAT(a.d, '%Y-%m'), '-01'), '%Y-%m-%d')",
+    "SELECT STR_TO_DATE(CONCAT(YEARWEEK(d), ' Sunday'), '%X%V %W') AS x FROM a GROUP BY 1",
+    "SELECT STR_TO_DATE(s, '%H:%i:%c') AS x, d FROM a HAVING x < d",
+    "SELECT COALESCE(STR_TO_DATE(s, '%y:%m:%d'), d), YEAR(STR_TO_DATE(s, '%y:%m:%d')) FROM a",
+    "SELECT STR_TO_DATE(s, '%T') FROM a WHERE YEAR(d) = 2010",
     "SELECT * FROM a",
     "SELECT t, d FROM a WHERE i = 3600",
     "SELECT a.t AS a_t, a.d AS a_d FROM a WHERE a.d > '2001-01-01' ORDER BY a.t DESC LIMIT 5",
@@ -215,7 +235,8 @@ def hangs_on_the_day(session: pymysql.Connection[Any], query: str) -> bool:
 
 
 def is_cacheable(catalog: Catalog, schema: str, query: str) -> bool:
-    (statement,) = analyse(query.encode(), Dialect())
+    way = Way(Dialect(), several=False, prepared=False, declared=NONE_DECLARED, formats=True)
+    (statement,) = way.told(query.encode(), way.analyse(query.encode()))
     return isinstance(assess(statement, schema, catalog), Cacheable)
 
 
@@ -235,3 +256,22 @@ def test_times_and_dates_side_by_side_are_cacheable(
 ) -> None:
     assert [query for query in CACHEABLE if hangs_on_the_day(session, query)] == []
     assert [query for query in CACHEABLE if not is_cacheable(catalog, schema, query)] == []
+
+
+def test_servers_make_dates_by_the_formats_that_say_so(session: pymysql.Connection[Any]) -> None:
+    specifiers = [f"%{chr(byte)}" for byte in range(0x20, 0x7F) if chr(byte) not in "'\\"]
+    around = ("{}", "%H{}", "{}%H", "%f{}", "{} %f", "%{}", "%H%{}", "%%{}%H", "{}%", "%d{}%i")
+    formats = [each.format(specifier) for each in around for specifier in specifiers]
+    calls = [f"STR_TO_DATE('1', '{form}')" for form in formats]
+    types: dict[str, int] = {}
+    with session.cursor() as cursor:
+        for at in range(0, len(calls), 100):
+            cursor.execute(f"SELECT {', '.join(calls[at : at + 100])}")
+            types |= zip(
+                calls[at : at + 100], [each[1] for each in cursor.description], strict=True
+            )
+    told = {call for call in calls if Told.DATES in tell(tokenize(call.encode(), Dialect()))}
+    assert {types[call] for call in told} == {FIELD_TYPE.DATE, FIELD_TYPE.DATETIME}
+    assert len(told) > len(calls) / 10
+    dated = {call for call in calls if types[call] == FIELD_TYPE.DATETIME}
+    assert dated <= told

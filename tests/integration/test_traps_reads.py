@@ -428,6 +428,113 @@ def test_a_time_of_day_that_becomes_a_date_takes_the_date_of_today(
     """)
 
 
+BY_FORMAT = "SELECT a, d < STR_TO_DATE(s, '{}') FROM x"
+"""It answers otherwise each day where that makes a TIME; one date and one time have `s`."""
+OF_FORMATS = """
+        a  CREATE TABLE x (a INT, s VARCHAR(9), d DATETIME);
+           INSERT INTO x VALUES (1, '10 11 12', '2010-05-05')
+        a  SET timestamp = 1000000000
+        b  SET timestamp = 1700000000
+"""
+
+
+@pytest.mark.parametrize("first", ["dated", "timed"])
+def test_a_format_that_makes_a_time_shares_no_plan_with_one_that_makes_a_date(
+    world: World, first: str
+) -> None:
+    """Another day stands for tomorrow."""
+    dated, timed = BY_FORMAT.format("%y %m %d"), BY_FORMAT.format("%H %i %s")
+    steps = {
+        "dated": f"""
+        a  {dated}
+        b+ {dated}
+""",
+        "timed": f"""
+        a  {timed}
+        b  {timed}
+        a  {timed}
+""",
+    }
+    second = "timed" if first == "dated" else "dated"
+    world.compare(
+        OF_FORMATS
+        + steps[first]
+        + steps[second]
+        + f"""
+        b+ {dated}
+        a  {timed}
+        a  .prepare p {dated}
+        a  .execute p
+        a+ .execute p
+        a  .prepare q {timed}
+        a  .execute q
+        b  .prepare q {timed}
+        b  .execute q
+        a  .prepare r SELECT a, d < STR_TO_DATE(s, ?) FROM x
+        a  .execute r '%y %m %d'
+        a  .execute r '%H %i %s'
+        b  .prepare r SELECT a, d < STR_TO_DATE(s, ?) FROM x
+        b  .execute r '%y %m %d'
+        b  .execute r '%H %i %s'
+        b  UPDATE x SET d = '2020-05-05'
+        a  {dated}
+        b+ {dated}
+    """
+    )
+
+
+def test_a_format_of_two_bytes_a_character_may_be_another(world: World) -> None:
+    read = "SELECT a, d < STR_TO_DATE('', '%y') FROM x"
+    world.compare(
+        OF_FORMATS
+        + f"""
+        a  SET collation_connection = utf16_general_ci
+        b  SET collation_connection = utf16_general_ci
+        a  {read}
+        b  {read}
+        a  .prepare p {read}
+        b  .prepare p {read}
+        a  .execute p
+        b  .execute p
+        a  SET collation_connection = DEFAULT
+        a  .execute p
+        a  {BY_FORMAT.format("%y %m %d")}
+        a+ {BY_FORMAT.format("%y %m %d")}
+    """
+    )
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT STR_TO_DATE(CONCAT(DATE_FORMAT(`x`.`d`, '%Y-%m'), '-01'), '%Y-%m-%d') AS `d`,"
+        " COUNT(*) AS `count` FROM `x` GROUP BY"
+        " STR_TO_DATE(CONCAT(DATE_FORMAT(`x`.`d`, '%Y-%m'), '-01'), '%Y-%m-%d') ORDER BY"
+        " STR_TO_DATE(CONCAT(DATE_FORMAT(`x`.`d`, '%Y-%m'), '-01'), '%Y-%m-%d') ASC",
+        "SELECT STR_TO_DATE(CONCAT(YEARWEEK(d), ' Sunday'), '%X%V %W') AS w, COUNT(*) FROM x"
+        " WHERE d BETWEEN STR_TO_DATE('2009-01-01', '%Y-%m-%d') AND"
+        " STR_TO_DATE('2029-01-01', '%Y-%m-%d') GROUP BY 1",
+    ],
+)
+def test_dates_by_format_are_hits(world: World, query: str) -> None:
+    world.compare(
+        OF_FORMATS
+        + f"""
+        a  {query}
+        b+ {query}
+        a  .prepare p {query}
+        a  .execute p
+        a+ .execute p
+        b  UPDATE x SET d = '2020-05-05'
+        a  {query}
+        b+ {query}
+        a  .reset
+        a  {query}
+        a+ {query}
+    """
+    )
+
+
 def test_a_list_of_thousands_of_parameters_is_one(world: World) -> None:
     listed, values = ", ".join(["?"] * 5_000), " ".join(f"#{each}" for each in range(5_000))
     world.compare(f"""

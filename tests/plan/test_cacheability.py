@@ -2,17 +2,19 @@
 
 from sqlcache.cache.tags import Tag
 from sqlcache.plan.cacheability import Assessment, Cacheable, NotCacheable, assess
-from sqlcache.sql.analysis import analyse
+from sqlcache.sql.analysis import analyse, literals
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.server import Server
 from sqlcache.sql.catalog.stored import Stored
 from sqlcache.sql.facts import BaseTable, Facts, Relation, View
+from sqlcache.sql.lexer import tokenize
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.routines import Routine
+from sqlcache.sql.statement import changed
 
-ORDERS, PRICES, PRICED, LOCAL = (
-    TableName("shop", name) for name in ("orders", "prices", "priced", "local")
+ORDERS, PRICES, PRICED, LOCAL, DAYS = (
+    TableName("shop", name) for name in ("orders", "prices", "priced", "local", "days")
 )
 PRICE_OF = Routine("lib", "price_of", True, reads=frozenset({TableRef("shop", "prices")}))
 
@@ -20,10 +22,12 @@ PRICE_OF = Routine("lib", "price_of", True, reads=frozenset({TableRef("shop", "p
 def catalog(*declared: Routine, zones: bool = True) -> Catalog:
     body = b"select `lib`.`price_of`(`shop`.`orders`.`v`) AS `p` from `shop`.`orders`"
     local = b"select convert_tz(`o`.`made`,'UTC','Europe/Paris') AS `m` from `shop`.`orders` `o`"
+    days = b"select `p`.`d` >= str_to_date(`p`.`s`,'%Y-%m-%d') AS `x` from `shop`.`prices` `p`"
     tables: list[Relation] = [
         BaseTable(ORDERS, "InnoDB"),
         BaseTable(PRICES, "InnoDB"),
         View(LOCAL, local),
+        View(DAYS, days),
         View(PRICED, body),
     ]
     server = Server(
@@ -40,6 +44,13 @@ def catalog(*declared: Routine, zones: bool = True) -> Catalog:
 def assessment(text: str, known: Catalog, schema: str | None = "shop") -> Assessment:
     (statement,) = analyse(text.encode(), Dialect(), declared=known.server.declared_under(schema))
     return assess(statement, schema, known)
+
+
+def assessment_of_its_text(text: str, known: Catalog) -> Assessment:
+    """The same where somebody has looked at its literals."""
+    (statement,) = analyse(text.encode(), Dialect())
+    told = literals.tell(tokenize(text.encode(), Dialect())) & statement.may_tell
+    return assess(changed(statement, told=told), "shop", known)
 
 
 def test_an_answer_hangs_on_what_its_functions_read_and_on_their_definitions() -> None:
@@ -90,3 +101,15 @@ def test_a_conversion_to_another_zone_waits_until_the_server_has_zones() -> None
         refusal = assessment(text, catalog(zones=False))
         assert isinstance(refusal, NotCacheable)
         assert "CONVERT_TZ(), and the server has no time zones" in refusal.why
+
+
+def test_a_date_by_a_literal_format_is_no_time() -> None:
+    dated = "SELECT v FROM prices WHERE d >= STR_TO_DATE(s, '%Y-%m-%d')"
+    assert isinstance(assessment_of_its_text(dated, catalog()), Cacheable)
+    for text in (dated.replace("%Y-%m-%d", "%H:%i"), dated.replace("'%Y-%m-%d'", "f")):
+        assert isinstance(assessment_of_its_text(text, catalog()), NotCacheable)
+    assert isinstance(assessment(dated, catalog()), NotCacheable), "nobody has looked at it"
+
+
+def test_a_views_format_may_be_of_another_character_set() -> None:
+    assert isinstance(assessment("SELECT x FROM days", catalog()), NotCacheable)

@@ -17,6 +17,7 @@ from sqlcache.plan import reader
 from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.commands import ClientCommand
 from sqlcache.plan.meanings import MOST_PARAMETERS, ON_THE_LOOP_BYTES, Meanings
+from sqlcache.plan.planner import Planner
 from sqlcache.plan.plans import UNTRACEABLE
 from sqlcache.plan.reader import Way
 from sqlcache.plan.state import SessionState
@@ -28,7 +29,7 @@ from sqlcache.sql.lexer import lex
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.policy import NOTHING_SAID, Terms
 from sqlcache.sql.routines import NONE_DECLARED, Declared, Routine
-from sqlcache.sql.statement import Statement
+from sqlcache.sql.statement import Statement, Told
 from tests.costs import TRIES, a_moment, costs_at_most
 from tests.proxy.fill_memory import TABLES, planner_and_session
 
@@ -281,6 +282,70 @@ async def test_a_text_read_ahead_means_what_it_does_read_at_once() -> None:
         known = ahead.prepared(execute)
         assert known is not None
         assert known.dateless == (True,) * MOST_PARAMETERS
+
+
+def with_literals_in(charset: str, state: SessionState, planner: Planner) -> SessionState:
+    """One like it where this is the global `character_set_connection`."""
+    globals_ = (*planner.keeper.globals, ("character_set_connection", charset))
+    return SessionState(state.login, globals_, Status.AUTOCOMMIT, "")
+
+
+LONG = b" AND a <> 5 OR b = c" * 40
+"""Makes a text one that is read ahead."""
+
+
+@pytest.mark.parametrize("more", [b"", LONG])
+@pytest.mark.parametrize("code", [Command.QUERY, Command.STMT_PREPARE])
+async def test_what_literals_tell_is_known_of_each_text_of_a_shape(
+    code: Command, more: bytes
+) -> None:
+    read = b"SELECT a FROM t1 WHERE a > STR_TO_DATE('10 11', '%s')" + more
+    async with planner_and_session() as (planner, state):
+        state = with_literals_in("utf8mb4", state, planner)
+        meanings = Meanings(planner)
+        for form, told in ((b"%H", Told.NOTHING), (b"%Y", Told.DATES), (b"%i", Told.NOTHING)):
+            text = command(read.replace(b"%s", form), code)
+            await meanings.read_ahead(text, state)
+            prepare = code is Command.STMT_PREPARE
+            meaning = (
+                meanings.of_prepared_text(text, state) if prepare else meanings.of(text, state)
+            )
+            assert [each.told for each in meaning.statements] == [told]
+            assert meaning.lexed is not None
+            made = planner.assess(meaning.statements[0], state.schema)
+            assert isinstance(made, NotCacheable) is (told is Told.NOTHING)
+            meanings.answered()
+
+
+async def test_literals_tell_nothing_where_they_are_made_of_other_bytes() -> None:
+    text = b"SELECT a FROM t1 WHERE a > STR_TO_DATE('', '%y')"
+    async with planner_and_session() as (planner, state):
+        told = []
+        for charset in ("utf8mb4", "latin1", "utf16", "unheard_of", ""):
+            other = with_literals_in(charset, state, planner)
+            (statement,) = Meanings(planner).of(command(text), other).statements
+            told.append(statement.told)
+        assert told == [Told.DATES] * 2 + [Told.NOTHING] * 3
+
+
+@pytest.mark.parametrize("first", [b"%Y", b"%H"])
+async def test_no_plan_for_other_literals_is_kept_where_these_decide(first: bytes) -> None:
+    read = b"SELECT a FROM t1 WHERE a > STR_TO_DATE('10', '%s')"
+    async with planner_and_session() as (planner, state):
+        state = with_literals_in("utf8mb4", state, planner)
+        meanings, context = Meanings(planner), planner.context(state)
+        for form in (first, b"%Y", b"%H"):
+            query = command(read.replace(b"%s", form))
+            assert context.planned_by_shape(query.data) is None
+            meaning = meanings.of(query, state)
+            assert meaning.lexed is not None
+            made = planner.plan_read(query.data, meaning.lexed, meaning.statements[0], context)
+            if isinstance(made, NotCacheable):
+                assert form == b"%H"
+                plan = planner.plan_to_pass(meaning, made)
+                assert plan is not None
+                planner.remember_pass(query.data, meaning, context, plan)
+            assert isinstance(made, Read) is (form == b"%Y")
 
 
 @pytest.mark.parametrize(

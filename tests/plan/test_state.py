@@ -558,3 +558,25 @@ def test_settings_that_shape_no_answer_are_not_in_the_key(setting: str) -> None:
     assert one.fingerprint() == other.fingerprint()
     run(one, "SET time_zone = '+01:00'")
     assert one.fingerprint() != other.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("global_one", "collation", "said", "reads"),
+    [
+        ("utf8mb4", 45, (), True),
+        ("latin1", GBK, (), True),
+        ("utf16", 45, (), False),
+        ("utf8mb4", UCS2, (), False),
+        ("utf8mb4", 45, ("SET NAMES latin1",), True),
+        ("utf16", 45, ("SET NAMES gbk",), True),
+        ("utf8mb4", 45, ("SET NAMES swe7",), False),
+    ],
+)
+def test_what_formats_say_is_known_by_the_character_set_of_literals(
+    global_one: str, collation: int, said: tuple[str, ...], reads: bool
+) -> None:
+    globals_ = (*GLOBALS, ("character_set_connection", global_one))
+    state = session(globals_=globals_, collation=collation)
+    for text in said:
+        run(state, text)
+    assert state.variables.reads_formats is reads

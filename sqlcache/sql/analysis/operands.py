@@ -7,13 +7,15 @@ text does not say which columns are TIMEs, so this gives the names of those that
 
 Source: https://dev.mysql.com/doc/refman/9.4/en/date-and-time-type-conversion.html; that comparing
 with a string or a number converts no TIME to a date, and which functions do, was found by asking
-MySQL 9.7 and MariaDB 10.11 with several values of @@timestamp.
+MySQL 9.7 and MariaDB 10.11 with several values of @@timestamp. Whether STR_TO_DATE makes a TIME is
+for `literals` to say.
 """
 
 from collections.abc import Iterator, Sequence
 from sys import intern
 
 from sqlcache.sql.analysis.cursor import NAMES
+from sqlcache.sql.analysis.literals import ends_in_literal
 from sqlcache.sql.analysis.lookaround import NOTHING, Lookaround, closings
 from sqlcache.sql.lexer import Kind, Token, word_set
 from sqlcache.sql.statement import Operands
@@ -44,14 +46,16 @@ _QUERIES = word_set("SELECT TABLE VALUES WITH")
 _LITERALS = (Kind.STRING, Kind.NUMBER)
 
 
-def operands(tokens: Sequence[Token]) -> Operands:
-    """What a query's tokens (no hints among them) may convert."""
-    return _Reader(tokens).read()
+def operands(tokens: Sequence[Token], *, dated: bool = False) -> Operands:
+    """What a query's tokens (no hints among them) may convert. `dated`: each STR_TO_DATE that may
+    have a literal format is taken to make a date by it."""
+    return _Reader(tokens, dated=dated).read()
 
 
 class _Reader(Lookaround):
-    def __init__(self, tokens: Sequence[Token]) -> None:
+    def __init__(self, tokens: Sequence[Token], *, dated: bool) -> None:
         super().__init__(tokens)
+        self._dated = dated
         self._depths: list[int] = []
         self._closed_at = closings(tokens)
         self._by_place = any(token.word in _BY_PLACE for token in tokens)
@@ -90,9 +94,8 @@ class _Reader(Lookaround):
             dates = dates or self._makes_date(at)
             if token.kind not in NAMES or following.text == b".":
                 continue
-            end = self._end_of_time(at)
             converted = token.word == "TIME" and self._is_type(at)
-            if converted or (end is not None and not self._is_harmless(at, end, "")):
+            if converted or self._converts_time(at):
                 names.add("")
             name = intern(token.name.lower())
             called = following.is_operator(b"(")
@@ -117,6 +120,15 @@ class _Reader(Lookaround):
             return token.word in _MAKE_DATES
         return token.word in _DATE_TYPES and (following.kind is Kind.STRING or self._is_type(at))
 
+    def _converts_time(self, at: int) -> bool:
+        """Whether a TIME that is no column begins there, and may be converted."""
+        end = self._end_of_time(at)
+        if end is None:
+            return False
+        is_format = self._tokens[at].word == "STR_TO_DATE" and ends_in_literal(self._tokens, end)
+        is_date = self._dated and is_format
+        return not self._is_harmless(at, end, None if is_date else "") and not is_date
+
     def _end_of_time(self, at: int) -> int | None:
         """Where a TIME that is no column ends, if it begins here with its first word."""
         word, following = self._tokens[at].word, self._token(at + 1)
@@ -124,13 +136,14 @@ class _Reader(Lookaround):
             return self._closed_at.get(at + 1, at + 1)
         return at + 1 if word == "TIME" and following.kind is Kind.STRING else None
 
-    def _is_harmless(self, at: int, end: int, name: str) -> bool:
+    def _is_harmless(self, at: int, end: int, name: str | None) -> bool:
         """Whether what stands there stays a TIME if it is one: it is sent as it is, orders rows,
-        or is compared with a literal. What is sent under another name is noted."""
+        or is compared with a literal. What is sent under another name is noted, but for a date,
+        which has no `name`."""
         start = self._path_to(at)
         return self._is_item(start, end, name) or self._is_compared(start, end)
 
-    def _is_item(self, start: int, end: int, name: str) -> bool:
+    def _is_item(self, start: int, end: int, name: str | None) -> bool:
         before = self._token(start - 1)
         if self._depths[start] or self._by_place:
             return False
@@ -145,7 +158,8 @@ class _Reader(Lookaround):
         # An alias that is a string is not looked at: another one has the same shape.
         if alias.kind not in NAMES or not self._ends_item(after + 1):
             return False
-        self._aliases[alias.name.lower()] = name
+        if name is not None:
+            self._aliases[alias.name.lower()] = name
         self._alias_at.add(after)
         return True
 

@@ -11,6 +11,7 @@ from sqlglot import exp
 from sqlglot.dialects.mysql import MySQL
 from sqlglot.parsers.mysql import MySQLParser
 
+from sqlcache.sql.analysis import literals
 from sqlcache.sql.analysis.calls import Use, function_use, with_functions
 from sqlcache.sql.analysis.cursor import NAMES, Cursor
 from sqlcache.sql.analysis.lookaround import closings
@@ -20,7 +21,7 @@ from sqlcache.sql.analysis.ranks import are_by_score
 from sqlcache.sql.functions import AGGREGATES_AND_WINDOWS, MAKE_ROWS
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.lexer import Token, word_set
-from sqlcache.sql.statement import FoundRows, Kind, Statement
+from sqlcache.sql.statement import FoundRows, Kind, Statement, Told
 from sqlcache.sql.tables import MAX_NESTING, Tables, scan_tables
 
 MOST_TOKENS = 8_000
@@ -94,12 +95,20 @@ def query(cursor: Cursor) -> Statement:
     )
     if statement.cacheable:
         statement = replace(
-            statement,
-            operands=operands(cursor.tokens),
+            _with_operands(statement, cursor.tokens),
             markers=markers(cursor.tokens),
             of_used_schema=_makes_texts(cursor.tokens),
         )
     return with_functions(statement, use)
+
+
+def _with_operands(statement: Statement, tokens: Sequence[Token]) -> Statement:
+    plain = dated = operands(tokens)
+    may_tell = literals.may_tell(tokens)
+    if Told.DATES in may_tell:
+        dated = operands(tokens, dated=True)
+        may_tell = may_tell if dated != plain else may_tell & ~Told.DATES
+    return replace(statement, operands=plain, dated=dated, may_tell=may_tell)
 
 
 def _makes_texts(tokens: Sequence[Token]) -> bool:

@@ -1,0 +1,73 @@
+"""What the literals of a query tell of it, where its shape leaves open what it does.
+
+Whether STR_TO_DATE makes a TIME hangs on its format.
+
+Source: MySQL 9.7 and MariaDB 10.11, asked for the type of STR_TO_DATE by each specifier alone, and
+before and behind others. Both go by pairs of bytes from the format's beginning, so `%%Y` has no
+year. One of `_OF_DATES` makes it a DATE or DATETIME, whatever else stands there, and whatever the
+value: what that has not is 0 then, and what it cannot be is NULL. A day of the month does not do
+so: `%d %H` makes a TIME, of more hours. In a character set of two bytes MySQL reads other pairs.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from sqlcache.sql.analysis.lookaround import NOTHING, closings
+from sqlcache.sql.lexer import Kind, Token
+from sqlcache.sql.statement import Told
+
+_OF_DATES = frozenset(b"MUVWXYabcjmuvwxy")
+_PLAIN = re.compile(rb"""(['"])([^'"\\\x00-\x1f\x7f-\xff]*)\1""")
+_PAIR = re.compile(rb"%(.)")
+
+_CALLS = {"STR_TO_DATE": Told.DATES}
+_CONSTANTS = frozenset(("NULL", "TRUE", "FALSE"))  # have the shape of literals
+
+
+def may_tell(tokens: Sequence[Token]) -> Told:
+    """What literals might tell of a query with the shape that these tokens have."""
+    found = Told.NOTHING
+    for at, end in _calls(tokens):
+        if ends_in_literal(tokens, end):
+            found |= _CALLS[tokens[at].word]
+    return found
+
+
+def ends_in_literal(tokens: Sequence[Token], end: int) -> bool:
+    """Whether there may be a literal just before the parenthesis there, by the shape alone."""
+    last = tokens[end - 1]
+    return last.kind in (Kind.STRING, Kind.NUMBER) or last.word in _CONSTANTS
+
+
+def tell(tokens: Sequence[Token]) -> Told:
+    """What the literals of a query tell."""
+    told = Told.DATES
+    for at, end in _calls(tokens):
+        kind = _CALLS[tokens[at].word]
+        if kind is Told.DATES and not _makes_date(_literal_before(tokens, end)):
+            told &= ~kind
+    return told
+
+
+def _calls(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
+    """Where calls begin that are told of, and the parentheses that end them."""
+    if not any(token.word in _CALLS for token in tokens):
+        return
+    closed_at = closings(tokens)
+    for at, token in enumerate(tokens):
+        if token.word in _CALLS and at + 1 < len(tokens) and tokens[at + 1].is_operator(b"("):
+            yield at, closed_at.get(at + 1, at + 1)
+
+
+def _literal_before(tokens: Sequence[Token], at: int) -> bytes:
+    """What the string says that is an argument, but no call's first, and ends there: plain ASCII
+    without escapes; b"" for all else."""
+    before, literal = tokens[at - 2] if at > 1 else NOTHING, tokens[at - 1]
+    if literal.kind is not Kind.STRING or not before.is_operator(b","):
+        return b""
+    plain = _PLAIN.fullmatch(literal.text)
+    return b"" if plain is None else plain[2]
+
+
+def _makes_date(form: bytes) -> bool:
+    return any(pair[1][0] in _OF_DATES for pair in _PAIR.finditer(form))
