@@ -407,7 +407,10 @@ class Planner:
 
     def _goes_by_literals(self, statement: Statement) -> bool:
         """Whether others that differ in their literals alone may be planned otherwise."""
-        return self._policy.reads_texts or statement.may_tell is not Told.NOTHING
+        catalog = self.keeper.catalog
+        zones = catalog is not None and catalog.server.zones
+        deciding = statement.may_tell & ~Told.OFFSETS if zones else statement.may_tell
+        return self._policy.reads_texts or deciding is not Told.NOTHING
 
     def remember_preparation(self, packet: bytes, context: Context, plan: Preparation) -> None:
         """From here on the packet prepares a statement by this plan."""

@@ -136,6 +136,7 @@ class Told(Flag):
 
     NOTHING = 0
     DATES = auto()  # each STR_TO_DATE makes a date by its format, and no TIME
+    OFFSETS = auto()  # each CONVERT_TZ names both zones by their offsets
 
 
 class Markers(NamedTuple):

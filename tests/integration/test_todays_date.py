@@ -173,6 +173,7 @@ CACHEABLE = (
     "SELECT STR_TO_DATE(s, '%H:%i:%c') AS x, d FROM a HAVING x < d",
     "SELECT COALESCE(STR_TO_DATE(s, '%y:%m:%d'), d), YEAR(STR_TO_DATE(s, '%y:%m:%d')) FROM a",
     "SELECT STR_TO_DATE(s, '%T') FROM a WHERE YEAR(d) = 2010",
+    "SELECT CONVERT_TZ(d, '+00:00', '+05:30') FROM a WHERE d > CONVERT_TZ(ts, '-3:00', '+13:00')",
     "SELECT * FROM a",
     "SELECT t, d FROM a WHERE i = 3600",
     "SELECT a.t AS a_t, a.d AS a_d FROM a WHERE a.d > '2001-01-01' ORDER BY a.t DESC LIMIT 5",

@@ -514,9 +514,11 @@ def test_a_format_of_two_bytes_a_character_may_be_another(world: World) -> None:
         "SELECT STR_TO_DATE(CONCAT(YEARWEEK(d), ' Sunday'), '%X%V %W') AS w, COUNT(*) FROM x"
         " WHERE d BETWEEN STR_TO_DATE('2009-01-01', '%Y-%m-%d') AND"
         " STR_TO_DATE('2029-01-01', '%Y-%m-%d') GROUP BY 1",
+        "SELECT CONVERT_TZ(d, '+00:00', '+05:30') FROM x",
+        "SELECT a FROM x WHERE CONVERT_TZ(d, '+00:00', '-03:00') < '2020-01-01'",
     ],
 )
-def test_dates_by_format_are_hits(world: World, query: str) -> None:
+def test_dates_by_format_and_zones_by_offset_are_hits(world: World, query: str) -> None:
     world.compare(
         OF_FORMATS
         + f"""
@@ -531,6 +533,28 @@ def test_dates_by_format_are_hits(world: World, query: str) -> None:
         a  .reset
         a  {query}
         a+ {query}
+    """
+    )
+
+
+def test_a_zone_by_name_shares_no_plan_with_an_offset(world: World) -> None:
+    read = "SELECT CONVERT_TZ(d, '+00:00', '{}') FROM x"
+    offset, name = read.format("+05:30"), read.format("{db}")
+    world.compare(
+        OF_FORMATS
+        + f"""
+        a  {name}
+        a  {offset}
+        a+ {offset}
+        a  {name}
+        b  INSERT INTO mysql.time_zone VALUES (700, 'N')
+        b  INSERT INTO mysql.time_zone_transition_type VALUES (700, 0, 7200, 0, 'x')
+        b  INSERT INTO mysql.time_zone_name VALUES ('{{db}}', 700)
+        a  {name}
+        a  {offset}
+        b  DELETE FROM mysql.time_zone_name WHERE Time_zone_id = 700
+        b  DELETE FROM mysql.time_zone_transition_type WHERE Time_zone_id = 700
+        b  DELETE FROM mysql.time_zone WHERE Time_zone_id = 700
     """
     )
 

@@ -13,8 +13,8 @@ from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.routines import Routine
 from sqlcache.sql.statement import changed
 
-ORDERS, PRICES, PRICED, LOCAL, DAYS = (
-    TableName("shop", name) for name in ("orders", "prices", "priced", "local", "days")
+ORDERS, PRICES, PRICED, LOCAL, INDIAN, DAYS = (
+    TableName("shop", name) for name in ("orders", "prices", "priced", "local", "indian", "days")
 )
 PRICE_OF = Routine("lib", "price_of", True, reads=frozenset({TableRef("shop", "prices")}))
 
@@ -22,11 +22,13 @@ PRICE_OF = Routine("lib", "price_of", True, reads=frozenset({TableRef("shop", "p
 def catalog(*declared: Routine, zones: bool = True) -> Catalog:
     body = b"select `lib`.`price_of`(`shop`.`orders`.`v`) AS `p` from `shop`.`orders`"
     local = b"select convert_tz(`o`.`made`,'UTC','Europe/Paris') AS `m` from `shop`.`orders` `o`"
+    indian = b"select convert_tz(`o`.`made`,'+00:00','+05:30') AS `m` from `shop`.`orders` `o`"
     days = b"select `p`.`d` >= str_to_date(`p`.`s`,'%Y-%m-%d') AS `x` from `shop`.`prices` `p`"
     tables: list[Relation] = [
         BaseTable(ORDERS, "InnoDB"),
         BaseTable(PRICES, "InnoDB"),
         View(LOCAL, local),
+        View(INDIAN, indian),
         View(DAYS, days),
         View(PRICED, body),
     ]
@@ -101,6 +103,18 @@ def test_a_conversion_to_another_zone_waits_until_the_server_has_zones() -> None
         refusal = assessment(text, catalog(zones=False))
         assert isinstance(refusal, NotCacheable)
         assert "CONVERT_TZ(), and the server has no time zones" in refusal.why
+
+
+def test_a_conversion_between_offsets_waits_for_no_zones() -> None:
+    without = catalog(zones=False)
+    offsets = "SELECT CONVERT_TZ(made, '+00:00', '+05:30') FROM orders"
+    assert isinstance(assessment_of_its_text(offsets, without), Cacheable)
+    assert isinstance(assessment("SELECT m FROM indian", without), Cacheable)
+    both = "SELECT CONVERT_TZ(made, '+00:00', '+05:30'), m FROM local"
+    for text in (offsets.replace("+05:30", "UTC"), offsets.replace("'+05:30'", "zone"), both):
+        assert isinstance(assessment_of_its_text(text, without), NotCacheable)
+        assert isinstance(assessment_of_its_text(text, catalog()), Cacheable)
+    assert isinstance(assessment(offsets, without), NotCacheable), "nobody has looked at it"
 
 
 def test_a_date_by_a_literal_format_is_no_time() -> None:

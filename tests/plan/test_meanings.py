@@ -348,6 +348,17 @@ async def test_no_plan_for_other_literals_is_kept_where_these_decide(first: byte
             assert isinstance(made, Read) is (form == b"%Y")
 
 
+async def test_where_a_server_has_zones_it_does_not_matter_how_they_are_named() -> None:
+    read = b"SELECT a FROM t1 WHERE a > CONVERT_TZ('2020-01-01', '%s', '+01:00')"
+    async with planner_and_session() as (planner, state):
+        context = planner.context(state)
+        query, other = (command(read.replace(b"%s", zone)) for zone in (b"+00:00", b"UTC"))
+        meaning = Meanings(planner).of(query, state)
+        assert meaning.lexed is not None
+        planner.plan_read(query.data, meaning.lexed, meaning.statements[0], context)
+        assert context.planned_by_shape(other.data) is not None
+
+
 @pytest.mark.parametrize(
     ("text", "limits"),
     [

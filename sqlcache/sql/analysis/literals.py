@@ -1,12 +1,16 @@
 """What the literals of a query tell of it, where its shape leaves open what it does.
 
-Whether STR_TO_DATE makes a TIME hangs on its format.
+Whether STR_TO_DATE makes a TIME hangs on its format, and whether CONVERT_TZ looks into the server's
+tables of time zones on how these are written.
 
 Source: MySQL 9.7 and MariaDB 10.11, asked for the type of STR_TO_DATE by each specifier alone, and
 before and behind others. Both go by pairs of bytes from the format's beginning, so `%%Y` has no
 year. One of `_OF_DATES` makes it a DATE or DATETIME, whatever else stands there, and whatever the
 value: what that has not is 0 then, and what it cannot be is NULL. A day of the month does not do
 so: `%d %H` makes a TIME, of more hours. In a character set of two bytes MySQL reads other pairs.
+
+Zones that are offsets both know without their tables, and in any character set; MySQL some more,
+from -13:59 to +14:00. What is no offset may become the name of one.
 """
 
 import re
@@ -19,8 +23,9 @@ from sqlcache.sql.statement import Told
 _OF_DATES = frozenset(b"MUVWXYabcjmuvwxy")
 _PLAIN = re.compile(rb"""(['"])([^'"\\\x00-\x1f\x7f-\xff]*)\1""")
 _PAIR = re.compile(rb"%(.)")
+_OFFSET = re.compile(rb"[+-](?:0?[0-9]|1[0-2]):[0-5][0-9]|\+13:00")
 
-_CALLS = {"STR_TO_DATE": Told.DATES}
+_CALLS = {"STR_TO_DATE": Told.DATES, "CONVERT_TZ": Told.OFFSETS}
 _CONSTANTS = frozenset(("NULL", "TRUE", "FALSE"))  # have the shape of literals
 
 
@@ -41,10 +46,15 @@ def ends_in_literal(tokens: Sequence[Token], end: int) -> bool:
 
 def tell(tokens: Sequence[Token]) -> Told:
     """What the literals of a query tell."""
-    told = Told.DATES
+    told = Told.DATES | Told.OFFSETS
     for at, end in _calls(tokens):
         kind = _CALLS[tokens[at].word]
         if kind is Told.DATES and not _makes_date(_literal_before(tokens, end)):
+            told &= ~kind
+        if kind is Told.OFFSETS and not (
+            _OFFSET.fullmatch(_literal_before(tokens, end))
+            and _OFFSET.fullmatch(_literal_before(tokens, end - 2))
+        ):
             told &= ~kind
     return told
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from sqlcache.sql.analysis import analyse
+from sqlcache.sql.analysis import analyse, literals
 from sqlcache.sql.catalog.bodies import NOT_STORED, PRINTED
 from sqlcache.sql.catalog.definitions import MAX_REMEMBERED, MOST_NAMES, Definitions
 from sqlcache.sql.catalog.server import is_of_system
@@ -20,9 +20,10 @@ from sqlcache.sql.facts import (
     VirtualColumn,
 )
 from sqlcache.sql.functions import KNOWING_ZONES, KNOWN, XPATH
+from sqlcache.sql.lexer import tokenize
 from sqlcache.sql.names import TableName
 from sqlcache.sql.routines import Declared
-from sqlcache.sql.statement import Kind, Markers, Operands, Statement
+from sqlcache.sql.statement import Kind, Markers, Operands, Statement, Told, changed
 
 NO_ZONES = "and the server has no time zones by name yet"
 TAKES_TODAY = "may make a date of a TIME, with the date of today"
@@ -127,8 +128,8 @@ class Reads:
 
     def lacks_zones_of(self, statement: Statement) -> str:
         """The function it calls that would answer otherwise once there are zones; else ""."""
-        zones = self._server.zones
-        return "" if zones else min(statement.functions & KNOWING_ZONES, default="")
+        none_needed = self._server.zones or Told.OFFSETS in statement.told
+        return "" if none_needed else min(statement.functions & KNOWING_ZONES, default="")
 
     def is_of_used_schema(self, statement: Statement) -> bool:
         """Whether it hangs on the character set that the default schema had when the session began
@@ -231,10 +232,16 @@ class Reads:
 def _analysed(text: bytes, declared: Declared) -> tuple[Statement, ...]:
     """What a body says, whichever catalog asks: a long one takes a tenth of a second, and each
     definition anywhere makes another catalog. As one that may be prepared, for its readers may be.
+
+    A view's literals are of the character set that its maker had, in which formats may be others.
     """
-    return analyse(
+    statements = analyse(
         text, PRINTED, multi_statements=False, parameters_allowed=True, declared=declared
     )
+    if all(statement.may_tell is Told.NOTHING for statement in statements):
+        return statements
+    offsets = literals.tell(tokenize(text, PRINTED)) & Told.OFFSETS
+    return tuple(changed(statement, told=offsets & statement.may_tell) for statement in statements)
 
 
 def _is_among(columns: frozenset[str], operands: Operands) -> bool:

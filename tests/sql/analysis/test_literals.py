@@ -8,7 +8,7 @@ from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.statement import Told
 from tests.sql.analysis.reading import PLAIN, one
 
-DATES = Told.DATES
+DATES, OFFSETS = Told.DATES, Told.OFFSETS
 
 
 def told(call: str, dialect: Dialect = PLAIN) -> Told:
@@ -59,11 +59,34 @@ def test_one_format_that_may_make_a_time_is_enough() -> None:
     assert told(f"STR_TO_DATE({time}, '%Y')") is told(f"COALESCE({date}, {time})") is Told.NOTHING
 
 
+@pytest.mark.parametrize(
+    "offset", ["+00:00", "-00:00", "+5:30", "+05:30", "-12:59", "+12:59", "+13:00"]
+)
+def test_offsets_that_every_server_takes_name_no_zone(offset: str) -> None:
+    assert told(f"CONVERT_TZ(e, '{offset}', '+01:00')") is OFFSETS
+    assert told(f"CONVERT_TZ(e, '+01:00', \"{offset}\")") is OFFSETS
+
+
+@pytest.mark.parametrize(
+    "zone",
+    [
+        "'UTC'", "'SYSTEM'", "'+13:01'", "'-13:00'", "'+14:00'", "'05:30'", "'+05:60'", "'+05'",
+        "'+05:30 '", "'+05:3'", "'+005:30'", "''", "zone", "?", "NULL", "+5", "N'+01:00'",
+        "_utf8mb4'+01:00'", "'+01' ':00'", "CONCAT('+01:', '00')",
+    ],
+)  # fmt: skip
+def test_any_other_zone_may_be_a_name(zone: str) -> None:
+    for call in (f"CONVERT_TZ(e, {zone}, '+01:00')", f"CONVERT_TZ(e, '+01:00', {zone})"):
+        text = f"SELECT a FROM t WHERE d > {call} AND d < CONVERT_TZ(e, '+00:00', '+01:00')"
+        assert OFFSETS not in tell(tokenize(text.encode(), PLAIN))
+
+
 def test_what_is_the_same_either_way_is_not_told() -> None:
     for text in (
         "SELECT STR_TO_DATE(s, '%Y'), STR_TO_DATE(s, '%H') AS x FROM t ORDER BY x",
         "SELECT a FROM t WHERE STR_TO_DATE(s, '%H') < '12:00:00'",
         "SELECT a FROM t WHERE d > STR_TO_DATE(s, f)",
+        "SELECT a FROM t WHERE d > CONVERT_TZ(e, '+00:00', zone)",
         "INSERT INTO t SELECT a FROM u WHERE d > STR_TO_DATE(s, '%Y')",
     ):
         assert one(text).may_tell is Told.NOTHING, text
@@ -80,7 +103,7 @@ LITERALS = ["'%H'", "'%Y'", "N'x'", "'+01:00'", "5", "-5", "NULL", "TRUE"]
 OTHERS = [*LITERALS, "a", "?", "'%H' '%Y'"]
 
 
-@pytest.mark.parametrize("call", ["STR_TO_DATE(s, X)", "f(X, 1)"])
+@pytest.mark.parametrize("call", ["STR_TO_DATE(s, X)", "CONVERT_TZ(e, '+01:00', X)", "f(X, 1)"])
 def test_what_may_be_told_is_so_of_all_texts_of_a_shape(call: str) -> None:
     shapes: dict[bytes, set[Told]] = {}
     for other in OTHERS:
