@@ -29,7 +29,7 @@ from sqlcache.plan.readings import Readings
 from sqlcache.plan.server_watch import REWRITES, ServerWatch
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.unread import Unread
-from sqlcache.plan.variables import SERVER, Settings
+from sqlcache.plan.variables import SERVER, Globals, Settings
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.code import CodeReach
@@ -120,7 +120,7 @@ class Keeper:
         self._incarnation: Incarnation | None = None  # of the server, as everything was read last
         self.catalog: Catalog | None = None
         """As it was read last; None until it has been."""
-        self.globals: Settings = ()
+        self.globals = Globals()
         self.generation = 0
         """Changes whenever the globals do: sessions that began before must ask for their own."""
         self.edition = 0
@@ -211,11 +211,11 @@ class Keeper:
         unread = self._unread.by_now()
         # Read before the catalog: a change in between is then seen as unconfirmed.
         seen = await self._engine.versions([ROOT, *map(Tag, await self._schemas())])
-        catalog, globals_ = await self._upstream.load()
+        catalog, told = await self._upstream.load()
         server = catalog.server
         self._incarnation = server.incarnation
-        globals_ = self._server.inherited(server, globals_)
-        reset = globals_ != self.globals
+        inherited = self._server.inherited(server, told)
+        reset = inherited != self.globals.settings
         # A GRANT or REVOKE that went through some sqlcache has given each copy of the root a new
         # version as well.
         copies = [tag for tag in seen if not tag.schema]
@@ -226,8 +226,9 @@ class Keeper:
             await self._forget_everything(why_everything)
         if server.rewrites and not self.is_rewritten:
             log.warning("MySQL may run other statements than it is sent reason=%s", REWRITES)
-        self.generation += reset
-        self.globals = globals_
+        if reset:
+            self.generation += 1
+            self.globals = Globals(inherited)
         self._take(catalog, seen, unread, reset=reset)
         self._forgets = self._is_late = False
         self._server.tell_of_grants(server.lacks)
@@ -524,7 +525,7 @@ class Keeper:
     @property
     def server(self) -> str:
         """What tells the answers of the server, or of its data set, from those of others."""
-        return dict(self.globals).get(SERVER, "")
+        return self.globals.named.get(SERVER, "")
 
     @property
     def tells_commits(self) -> bool:

@@ -6,8 +6,7 @@ from sqlcache.plan.variables import (
     PLACE,
     SEVERAL_ACCOUNTS,
     UNREADABLE_RIGHTS,
-    Settings,
-    named,
+    Globals,
 )
 
 _LONGEST_NAME = 32
@@ -38,37 +37,35 @@ class Rights:
         """Whether the session may have other rights than it is taken to have."""
         return bool(self._assumed)
 
-    def log_in(self, globals_: Settings, user: bytes) -> None:
+    def log_in(self, globals_: Globals, user: bytes) -> None:
         """The server read them all, as for a new session of this user."""
         self._user = user
-        self._have(self._of_new_sessions(globals_))
         self._assumed = set()
-        if self._assume(globals_) != self._on_server:
-            self._be_unlike_others()
+        self._have(self._assume(globals_))
 
-    def reset(self, globals_: Settings) -> None:
+    def reset(self, globals_: Globals) -> None:
         """COM_RESET_CONNECTION: the rights of before, with the roles of now."""
         now = self._assume(globals_)
         if now not in (self._on_server, self._at_reset):
             self._on_server, self._at_reset = _put_together(self._on_server, now), now
 
-    def read_on_schema(self, globals_: Settings) -> None:
+    def read_on_schema(self, globals_: Globals) -> None:
         """The server read those on the default schema."""
         self._on_schema = self._assume(globals_)
 
-    def set_role(self, globals_: Settings) -> None:
+    def set_role(self, globals_: Globals) -> None:
         """The server read them anew, for the roles that the session has now."""
         now = self._assume(globals_)
         if self.told != (now, now):
             self._have(_put_together(*self.told, now))
 
-    def may_have_been_read(self, globals_: Settings) -> None:
+    def may_have_been_read(self, globals_: Globals) -> None:
         """It ran what cannot be read, or failed: the server may have read them anew, or not."""
         now = self._assume(globals_)
         if self.told != (now, now):
             self._be_unlike_others()
 
-    def confirm(self, globals_: Settings) -> None:
+    def confirm(self, globals_: Globals) -> None:
         """These globals hold, and held when the server read rights, or were read after that. If
         their rights are not those assumed, the server may have read either: no other session is
         like this one."""
@@ -76,16 +73,16 @@ class Rights:
             self._be_unlike_others()
         self._assumed.clear()
 
-    def _assume(self, globals_: Settings) -> str:
+    def _assume(self, globals_: Globals) -> str:
         """The rights that the server has just read, if nobody changed them before it did."""
         rights = self._of_new_sessions(globals_)
         self._assumed.add(rights)
         return self._of_its_own() if rights == UNREADABLE_RIGHTS else rights
 
-    def _of_new_sessions(self, globals_: Settings) -> str:
+    def _of_new_sessions(self, globals_: Globals) -> str:
         """What tells the rights of sessions that log in as this user, by these globals. Where the
         name alone does not say which account that is, it is by where they come from."""
-        known = named(globals_)
+        known = globals_.named
         rights, several = known.get(NEW_SESSIONS_RIGHTS, ""), known.get(SEVERAL_ACCOUNTS, "")
         user = self._user.decode("utf-8", "surrogateescape")
         is_known = user.isascii() and len(user) <= _LONGEST_NAME

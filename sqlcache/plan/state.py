@@ -4,7 +4,7 @@ Taken from the server's own word where it gives one (status flags), else from th
 session ran. What cannot be known makes the session's reads bypass the cache, never guess.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from sqlcache.cache.keys import digest
@@ -14,16 +14,13 @@ from sqlcache.mysql.packets import End
 from sqlcache.plan.rights import Rights
 from sqlcache.plan.temporary import TemporaryTables
 from sqlcache.plan.variables import (
-    CHARACTER_SET_OF_THE_CLIENT,
-    CHOSEN_CHARACTER_SETS,
-    COLLATIONS,
     EXPIRED_PASSWORDS,
     NEXT,
     SERVER,
     Assignments,
+    Globals,
     Settings,
     at_login,
-    named,
 )
 from sqlcache.sql import charset
 from sqlcache.sql.pieces import Dialect
@@ -50,13 +47,13 @@ class SessionState:
     read them. `identity` is no other session's, anywhere.
     """
 
-    def __init__(self, login: Login, globals_: Settings, status: int, identity: str) -> None:
-        self._server = named(globals_).get(SERVER, "")
+    def __init__(self, login: Login, globals_: Globals, status: int, identity: str) -> None:
+        self._server = globals_.named.get(SERVER, "")
         self.multi_statements = bool(login.capabilities & Capability.MULTI_STATEMENTS)
         self.rights = Rights(identity)
         self.log_in(login, globals_, status)
 
-    def log_in(self, login: Login, globals_: Settings, status: int) -> None:
+    def log_in(self, login: Login, globals_: Globals, status: int) -> None:
         """The session begins anew, as after COM_CHANGE_USER."""
         self.login = login
         self.status = status
@@ -68,16 +65,16 @@ class SessionState:
         statements before an error: its next OK does."""
         self.schema: str | None = None
         self._is_another = False
-        self.expired = self._may_have_expired(named(globals_).get(EXPIRED_PASSWORDS))
+        self.expired = self._may_have_expired(globals_.named.get(EXPIRED_PASSWORDS))
         """Whether the password may have: the server, which looked at the login, then answers no
         query, and says so when one comes."""
         self.rights.log_in(globals_, login.user)
         self.variables = at_login(globals_, login.collation)
-        self._begin(globals_)
+        self._begin()
         if login.schema is not None:
             self.use_named(login.schema)
 
-    def _begin(self, globals_: Settings) -> None:
+    def _begin(self) -> None:
         self.words = NOTHING_SAID
         """What the session says to sqlcache, with `SET @sqlcache = '...'`."""
         self.temporary = TemporaryTables()
@@ -92,33 +89,19 @@ class SessionState:
         self.next_level: str | None = None
         """That which the last command has set for the next transaction, if it has set no more, and
         nothing was set before."""
-        # init_connect may have set anything.
-        inherited = self.variables.inherited
-        self.settings_unknown = not inherited or bool(inherited.get("init_connect"))
-        self.settings_unknown |= not self._has_chosen_character_set(named(globals_))
+        self.settings_unknown = not self.variables.are_known_at_login
 
     def _may_have_expired(self, let_in: str | None) -> bool:
         aware = bool(self.login.capabilities & Capability.CAN_HANDLE_EXPIRED_PASSWORDS)
         return let_in == "all" or (let_in == "aware" and aware)
 
-    def _has_chosen_character_set(self, globals_: Mapping[str, str]) -> bool:
-        """Whether its character set is known, and the one that its login names."""
-        number = f" {self.login.collation} "
-        chosen = charset.of_collation(self.login.collation)
-        taken = number in globals_.get(COLLATIONS, number)
-        taken &= globals_.get(CHOSEN_CHARACTER_SETS, "taken") == "taken"
-        if chosen is None or taken:
-            return chosen is not None
-        otherwise = globals_.get(CHARACTER_SET_OF_THE_CLIENT, "")
-        return chosen == otherwise or {chosen, otherwise} <= charset.UTF8
-
-    def reset(self, globals_: Settings, *, is_mariadb: bool) -> None:
+    def reset(self, globals_: Globals, *, is_mariadb: bool) -> None:
         """COM_RESET_CONNECTION: as a new session's, but for the rights, and what `Variables.reset`
         leaves."""
         unknown = self.settings_unknown or bool(self.login.capabilities & Capability.IGNORE_SPACE)
         self.rights.reset(globals_)
         self.variables = self.variables.reset(globals_, is_mariadb=is_mariadb)
-        self._begin(globals_)
+        self._begin()
         self.settings_unknown |= unknown  # of the role one may know nothing
 
     @property

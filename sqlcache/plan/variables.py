@@ -157,6 +157,18 @@ _BY_SET_NAMES = ["character_set_connection", "collation_connection"]
 """Those of them that SET NAMES sets, in this order, after `character_set_client`."""
 
 
+class Globals:
+    """What new sessions inherit. Each is equal to itself alone, so what follows from one is found
+    without a look at its hundred settings."""
+
+    __slots__ = ("named", "settings")
+
+    def __init__(self, settings: Settings = ()) -> None:
+        self.settings = settings
+        self.named: Mapping[str, str] = dict(settings)
+        """The same by their names."""
+
+
 class _Found:
     """What was found out of some variables; None where it was not yet."""
 
@@ -170,12 +182,14 @@ class _Found:
 
 
 class Inherited(NamedTuple):
-    """What sessions that log in with a `collation` have of the globals; and a digest of what of
-    that can change an answer. `reads_formats`: see `Variables`, where they set nothing else."""
+    """What sessions that log in with a `collation` have of the globals; a digest of what of that
+    can change an answer; and whether they are known to have that, and no more. `reads_formats`: see
+    `Variables`, where they set nothing else."""
 
     collation: int
     values: Mapping[str, str]
     digest: bytes
+    are_known: bool
     reads_formats: bool
 
 
@@ -209,7 +223,12 @@ class Variables:
     def inherited(self) -> Mapping[str, str]:
         return self._inherited.values
 
-    def reset(self, globals_: Settings, *, is_mariadb: bool) -> "Variables":
+    @property
+    def are_known_at_login(self) -> bool:
+        """Whether they are known of a session that has just logged in."""
+        return self._inherited.are_known
+
+    def reset(self, globals_: Globals, *, is_mariadb: bool) -> "Variables":
         """COM_RESET_CONNECTION: all but the role and the character sets are a new session's.
 
         Of the last MySQL takes the global ones, MariaDB those of the login.
@@ -217,7 +236,7 @@ class Variables:
         new = at_login(globals_, self._inherited.collation)
         own = {_ROLE: self.own[_ROLE]} if _ROLE in self.own else {}
         if not is_mariadb:
-            shared = _as_now_called(globals_)
+            shared = _as_now_called(globals_.settings)
             own |= {name: shared[name] for name in _SET_BY_THE_LOGIN & shared.keys()}
         return Variables(new._inherited, own, new._spelt)
 
@@ -407,15 +426,9 @@ def prepares_alike(name: str) -> bool:
 
 
 @lru_cache(_GLOBALS_AT_ONCE)
-def named(globals_: Settings) -> Mapping[str, str]:
-    """The same by their names."""
-    return dict(globals_)
-
-
-@lru_cache(_GLOBALS_AT_ONCE)
-def at_login(globals_: Settings, collation: int) -> Variables:
+def at_login(globals_: Globals, collation: int) -> Variables:
     """Those of sessions that log in with this collation, before they set anything."""
-    known = _as_now_called(globals_)
+    known = _as_now_called(globals_.settings)
     for name in _NO_VARIABLES:
         known.pop(name, None)
     # That of the login, or the global one where the server does not know it.
@@ -423,13 +436,24 @@ def at_login(globals_: Settings, collation: int) -> Variables:
     # Whatever the global ones are: a SET to their values is a change.
     login = f"as logged in with {collation}"
     known |= dict.fromkeys(_SET_BY_THE_LOGIN & known.keys(), login)
-    inherited = Inherited(
-        collation,
-        known,
-        digest(_fields(_that_shape_answers(known))),
-        all(map(_is_of_ascii_bytes, connections)),
-    )
-    return Variables(inherited, {}, known)
+    shape = digest(_fields(_that_shape_answers(known)))
+    # init_connect may have set anything.
+    are_known = bool(known) and not known.get("init_connect")
+    are_known = are_known and _takes_character_set(globals_.named, collation)
+    reads_formats = all(map(_is_of_ascii_bytes, connections))
+    return Variables(Inherited(collation, known, shape, are_known, reads_formats), {}, known)
+
+
+def _takes_character_set(globals_: Mapping[str, str], collation: int) -> bool:
+    """Whether the character set of who logs in with this collation is known, and that one's."""
+    number = f" {collation} "
+    chosen = charset.of_collation(collation)
+    taken = number in globals_.get(COLLATIONS, number)
+    taken &= globals_.get(CHOSEN_CHARACTER_SETS, "taken") == "taken"
+    if chosen is None or taken:
+        return chosen is not None
+    otherwise = globals_.get(CHARACTER_SET_OF_THE_CLIENT, "")
+    return chosen == otherwise or {chosen, otherwise} <= charset.UTF8
 
 
 def _is_of_ascii_bytes(character_set: str | None) -> bool:

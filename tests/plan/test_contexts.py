@@ -11,11 +11,12 @@ from sqlcache.mysql.packets import query_packet
 from sqlcache.plan.contexts import Context, Contexts
 from sqlcache.plan.plans import Plan
 from sqlcache.plan.state import SessionState
+from sqlcache.plan.variables import Globals
 
 
 def session(capabilities: int = Capability.PROTOCOL_41) -> SessionState:
     login = Login(capabilities, 45, b"ann", b"s")
-    return SessionState(login, (("sql_mode", ""),), Status.AUTOCOMMIT, "")
+    return SessionState(login, Globals((("sql_mode", ""),)), Status.AUTOCOMMIT, "")
 
 
 def a_read(key: bytes = b"key") -> Read:

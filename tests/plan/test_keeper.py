@@ -39,9 +39,11 @@ async def test_a_catalog_that_is_read_again_as_it_was_keeps_what_was_worked_out(
         async def load(_: Tables) -> tuple[Catalog, Settings]:
             return now, GLOBALS
 
+        globals_ = keeper.globals
         monkeypatch.setattr(Tables, "load", load)
         assert await keeper.refresh()
         assert keeper.catalog is known
+        assert keeper.globals is globals_
         now = Catalog(replace(known.definitions, server=others), known.stored)
         assert await keeper.refresh()
         assert keeper.catalog is now

@@ -1,11 +1,11 @@
 """What tells the rights of a session from others'."""
 
 from sqlcache.plan.rights import Rights
-from sqlcache.plan.variables import NEW_SESSIONS_RIGHTS, Settings
+from sqlcache.plan.variables import NEW_SESSIONS_RIGHTS, Globals
 
 
-def globals_of(rights: str) -> Settings:
-    return ((NEW_SESSIONS_RIGHTS, rights),)
+def globals_of(rights: str) -> Globals:
+    return Globals(((NEW_SESSIONS_RIGHTS, rights),))
 
 
 def reset(rights: Rights, now: str) -> tuple[str, str]:

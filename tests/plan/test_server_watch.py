@@ -6,7 +6,7 @@ import pytest
 
 from sqlcache.metrics import Metrics
 from sqlcache.plan.server_watch import ServerWatch
-from sqlcache.plan.variables import NEW_SESSIONS_RIGHTS, named
+from sqlcache.plan.variables import NEW_SESSIONS_RIGHTS
 from sqlcache.sql.catalog.server import Server
 
 ENGINE: Any = None
@@ -17,7 +17,7 @@ def rights_of(*accounts: int) -> str:
     rows = frozenset(("%", f"tenant_{each}", "%", "app_role") for each in accounts)
     server = Server(flavour="mysql", version=(9, 7), lower_case_table_names=0, rights=rows)
     told = ServerWatch(ENGINE, Metrics(), None).inherited(server, ())
-    return named(told)[NEW_SESSIONS_RIGHTS]
+    return dict(told)[NEW_SESSIONS_RIGHTS]
 
 
 def restarts(*looks: tuple[float, float] | tuple[float, float, str]) -> list[int]:

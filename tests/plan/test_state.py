@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 
@@ -16,6 +17,7 @@ from sqlcache.plan.variables import (
     COLLATIONS,
     EXPIRED_PASSWORDS,
     NEW_SESSIONS_RIGHTS,
+    Globals,
     Settings,
     _after,
 )
@@ -37,6 +39,7 @@ IDLE = Status.AUTOCOMMIT
 FAILED = End(None, 0, error_code=1064)
 
 identities = itertools.count()
+inherited = functools.cache(Globals)  # sessions that begin with the same have one
 
 
 def session(
@@ -47,8 +50,9 @@ def session(
     globals_: Settings = GLOBALS,
 ) -> SessionState:
     login = Login(capabilities, collation, b"app", schema)
-    state = SessionState(login, globals_, IDLE, str(next(identities)))
-    state.rights.confirm(globals_)
+    told = inherited(globals_)
+    state = SessionState(login, told, IDLE, str(next(identities)))
+    state.rights.confirm(told)
     return state
 
 
@@ -299,18 +303,18 @@ def test_logins_that_differ_have_other_fingerprints() -> None:
 def test_rights_are_those_of_the_login_and_of_the_last_use() -> None:
     revoked = (*GLOBALS, (NEW_SESSIONS_RIGHTS, "others"))
     before, after, again = session(), session(globals_=revoked), session()
-    again.rights.read_on_schema(revoked)
+    again.rights.read_on_schema(inherited(revoked))
     reset = session()
-    reset.reset(revoked, is_mariadb=True)
+    reset.reset(inherited(revoked), is_mariadb=True)
     role = session()
-    role.rights.set_role(revoked)
+    role.rights.set_role(inherited(revoked))
     assert len({each.fingerprint() for each in (before, after, again, reset, role)}) == 5
 
 
 def test_a_role_that_is_set_under_the_rights_of_the_login_brings_no_new_ones() -> None:
     role = session()
-    role.rights.set_role(GLOBALS)
-    role.rights.confirm(GLOBALS)
+    role.rights.set_role(inherited(GLOBALS))
+    role.rights.confirm(inherited(GLOBALS))
     assert role.fingerprint() == session().fingerprint()
 
 
@@ -318,31 +322,31 @@ def test_rights_that_changed_when_they_were_read_are_nobody_elses() -> None:
     revoked = (*GLOBALS, (NEW_SESSIONS_RIGHTS, "others"))
     states = [session(), session(), session(globals_=revoked)]
     for state in states[:2]:
-        state.rights.read_on_schema(GLOBALS)
+        state.rights.read_on_schema(inherited(GLOBALS))
         assert state.bypass_reason() == "session settings unknown"
-        state.rights.confirm(revoked)
+        state.rights.confirm(inherited(revoked))
         assert state.bypass_reason() is None
     assert len({each.fingerprint() for each in (session(), *states)}) == 4
 
 
 def test_what_may_have_set_a_role_parts_from_others_where_rights_have_changed() -> None:
     unchanged, changed, again = session(), session(), session()
-    unchanged.rights.may_have_been_read(GLOBALS)
-    unchanged.rights.confirm(GLOBALS)
+    unchanged.rights.may_have_been_read(inherited(GLOBALS))
+    unchanged.rights.confirm(inherited(GLOBALS))
     assert unchanged.fingerprint() == session().fingerprint()
     revoked = (*GLOBALS, (NEW_SESSIONS_RIGHTS, "others"))
     seen = {session().fingerprint(), session(globals_=revoked).fingerprint()}
     for state in (changed, again, again):
-        state.rights.may_have_been_read(revoked)
-        state.rights.confirm(revoked)
+        state.rights.may_have_been_read(inherited(revoked))
+        state.rights.confirm(inherited(revoked))
         seen.add(state.fingerprint())
     assert len(seen) == 5
 
 
 def test_rights_that_did_not_change_are_those_of_others() -> None:
     state = session()
-    state.rights.read_on_schema(GLOBALS)
-    state.rights.confirm(GLOBALS)
+    state.rights.read_on_schema(inherited(GLOBALS))
+    state.rights.confirm(inherited(GLOBALS))
     assert state.fingerprint() == session().fingerprint()
 
 
@@ -514,8 +518,8 @@ def test_a_reset_ends_everything_but_role_and_login(is_mariadb: bool) -> None:
     new = state.variables.that_shape_answers
     run(state, "SET time_zone = '+01:00', sql_mode = 'ANSI'; SET NAMES gbk; LOCK TABLES t READ")
     run(state, "CREATE TEMPORARY TABLE t (a INT); SET TRANSACTION READ ONLY")
-    state.reset(globals_, is_mariadb=is_mariadb)
-    state.rights.confirm(globals_)
+    state.reset(inherited(globals_), is_mariadb=is_mariadb)
+    state.rights.confirm(inherited(globals_))
     assert state.bypass_reason() is None
     character_sets = {} if is_mariadb else dict(GLOBAL_CHARACTER_SETS)
     assert state.variables.that_shape_answers == new | character_sets
@@ -525,10 +529,10 @@ def test_a_reset_ends_everything_but_role_and_login(is_mariadb: bool) -> None:
 def test_a_reset_leaves_the_role_and_what_is_not_known_of_it() -> None:
     state = session()
     run(state, "SET ROLE reader")
-    state.reset(GLOBALS, is_mariadb=True)
+    state.reset(inherited(GLOBALS), is_mariadb=True)
     assert state.settings_unknown
     state.know_settings(TOLD, "shop", "reader", "app@localhost")
-    state.reset(GLOBALS, is_mariadb=True)
+    state.reset(inherited(GLOBALS), is_mariadb=True)
     assert not state.settings_unknown
     assert state.variables.that_shape_answers == session().variables.that_shape_answers | {
         "role": "reader"
@@ -537,15 +541,15 @@ def test_a_reset_leaves_the_role_and_what_is_not_known_of_it() -> None:
 
 def test_after_a_reset_the_client_may_have_its_ignore_space_or_not() -> None:
     state = session(capabilities=Capability.PROTOCOL_41 | Capability.IGNORE_SPACE)
-    state.reset(GLOBALS, is_mariadb=True)
+    state.reset(inherited(GLOBALS), is_mariadb=True)
     assert state.settings_unknown
 
 
 def test_a_new_login_begins_anew() -> None:
     state = session()
     run(state, "SET time_zone = '+01:00'; CREATE TEMPORARY TABLE t (a INT)")
-    state.log_in(Login(state.capabilities, UTF8MB4, b"app", b"shop"), GLOBALS, IDLE)
-    state.rights.confirm(GLOBALS)
+    state.log_in(Login(state.capabilities, UTF8MB4, b"app", b"shop"), inherited(GLOBALS), IDLE)
+    state.rights.confirm(inherited(GLOBALS))
     assert (state.bypass_reason(), state.fingerprint()) == (None, session().fingerprint())
 
 

@@ -15,7 +15,6 @@ from sqlcache.plan.commands import Meaning
 from sqlcache.plan.meanings import under_the_catalog
 from sqlcache.plan.planner import Planner
 from sqlcache.plan.state import SessionState
-from sqlcache.plan.variables import named
 from sqlcache.plan.writeset import EVERYTHING
 from sqlcache.proxy.questions import Questions, digits
 from sqlcache.proxy.relay import Relay
@@ -60,7 +59,7 @@ async def publish_init_connect(
     """
     if not planner.keeper.is_met:
         return await _find_out_and_publish(planner, writes, relay, state, questions)
-    globals_ = named(planner.keeper.globals)
+    globals_ = planner.keeper.globals.named
     text = globals_.get("init_connect", "").encode("utf-8", "surrogateescape")
     statements = _read(text, globals_.get("sql_mode", ""), planner, state)
     if not statements:
