@@ -4,7 +4,7 @@ All other packets of a login pass through unread, but for their first byte.
 """
 
 import struct
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import FOLLOWED, Capability
@@ -16,8 +16,7 @@ _COLLATION_AT = 8
 _AFTER_VERSION = struct.Struct("<I8sxHBHHB6sI")  # thread id … MariaDB's extended capabilities
 
 
-@dataclass(frozen=True, slots=True)
-class Greeting:
+class Greeting(NamedTuple):
     """The server's first packet (protocol version 10)."""
 
     server_version: str
@@ -70,8 +69,7 @@ def offer(payload: bytes, greeting: Greeting, *, tls: bool) -> bytes:
     return bytes(changed)
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
+class Login(NamedTuple):
     """What a client's handshake response, or its COM_CHANGE_USER, says of the session."""
 
     capabilities: int
@@ -121,7 +119,7 @@ def read_login(payload: bytes) -> Login:
 def after_request(login: Login, request: bytes) -> Login:
     """The login of who asked for TLS before, or not, by a first packet with this payload: servers
     differ in by which of the two they know its collation."""
-    return login if request[_COLLATION_AT] == login.collation else replace(login, collation=0)
+    return login if request[_COLLATION_AT] == login.collation else login._replace(collation=0)
 
 
 def _is_ambiguous(capabilities: int, payload: bytes, offset: int) -> bool:

@@ -5,7 +5,7 @@ A packet is a three-byte length, a one-byte sequence id and the payload.
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability, Command, Status
@@ -76,8 +76,7 @@ def read_nul(data: bytes, offset: int) -> tuple[bytes, int]:
     return data[offset:end], end + 1
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(NamedTuple):
     """What ends one statement's answer: an OK, EOF or ERR packet.
 
     `status` is None in an ERR packet, which carries none; `status_offset` counts from the start

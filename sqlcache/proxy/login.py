@@ -8,7 +8,6 @@ sequence ids differ by the one packet that asked for it.
 import logging
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import NoReturn
 
 from sqlcache.errors import ConnectionLost, ProtocolError
@@ -141,7 +140,7 @@ class LoginRelay:
         secured = await self._start_upstream_tls(greeting, first, answer, as_client)
         payload = _payload(answer, greeting, self._added, secured=secured)
         login = after_request(read_login(payload), first[HEADER_BYTES:])
-        login = replace(login, capabilities=login.capabilities & ~self._added)
+        login = login._replace(capabilities=login.capabilities & ~self._added)
         self._seat.asks = login.user
         self._refuse_barred(login, answer)
         authentication.client_is_secure = asks_for_tls or inside

@@ -1,6 +1,5 @@
 import contextlib
 import struct
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -99,7 +98,7 @@ def test_who_asked_for_tls_has_the_capabilities_of_that_request() -> None:
     login = read_login(payload)
     assert (login.capabilities, login.schema) == (SHORT | Capability.CONNECT_WITH_DB, b"shop")
     assert after_request(login, request) == login
-    assert after_request(replace(login, collation=8), request).collation == 0
+    assert after_request(login._replace(collation=8), request).collation == 0
     with pytest.raises(ProtocolError):
         begun_by(request, b"short")
 

@@ -55,9 +55,8 @@ async def test_others_go_on_while_a_long_text_is_read() -> None:
 
 async def test_a_text_with_query_attributes_says_what_it_says_and_is_never_planned() -> None:
     async with planner_and_session() as (planner, state):
-        attributes = replace(
-            state.login, capabilities=state.login.capabilities | Capability.QUERY_ATTRIBUTES
-        )
+        capabilities = state.login.capabilities | Capability.QUERY_ATTRIBUTES
+        attributes = state.login._replace(capabilities=capabilities)
         told = SessionState(attributes, planner.keeper.globals, Status.AUTOCOMMIT, "")
         meanings = Meanings(planner)
         of_one = b"\1\1\0\1\xfe\0\1a\1x"
