@@ -4,6 +4,7 @@ No statement is run for it.
 """
 
 import asyncio
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -172,7 +173,7 @@ def new_session(planner: Planner, schema: str | None, user: str) -> SessionState
     """A session that has just begun, as most drivers begin it."""
     capabilities = Capability.PROTOCOL_41 | Capability.MULTI_STATEMENTS
     login = Login(capabilities, _UTF8MB4, user.encode(), schema.encode() if schema else None)
-    state = SessionState(login, planner.keeper.globals, Status.AUTOCOMMIT, "")
+    state = SessionState(login, planner.keeper.globals, Status.AUTOCOMMIT, secrets.token_hex)
     if "NO_BACKSLASH_ESCAPES" in state.variables.modes:
         state.status |= Status.NO_BACKSLASH_ESCAPES
     state.settings_unknown = False  # whatever init_connect may do

@@ -1,5 +1,7 @@
 """Which rights the server has read for a session."""
 
+from collections.abc import Callable
+
 from sqlcache.cache.keys import digest
 from sqlcache.plan.variables import (
     NEW_SESSIONS_RIGHTS,
@@ -17,12 +19,11 @@ _ANONYMOUS = "\0\0"
 
 class Rights:
     """One session's, on the server and on its default schema, as far as is known: which of them it
-    read is an assumption until `confirm`. `identity` is no other session's, anywhere."""
+    read is an assumption until `confirm`. `fresh` makes what no session has had, anywhere."""
 
-    def __init__(self, identity: str) -> None:
-        self._identity = identity
+    def __init__(self, fresh: Callable[[], str]) -> None:
+        self._fresh = fresh
         self._user = b""
-        self._unlike_others = 0  # how often it has become so
         self._on_server = self._on_schema = ""
         self._at_reset = ""  # what was read on the server when the session was reset last
         self._assumed: set[str] = set()
@@ -77,7 +78,7 @@ class Rights:
         """The rights that the server has just read, if nobody changed them before it did."""
         rights = self._of_new_sessions(globals_)
         self._assumed.add(rights)
-        return self._of_its_own() if rights == UNREADABLE_RIGHTS else rights
+        return self._fresh() if rights == UNREADABLE_RIGHTS else rights
 
     def _of_new_sessions(self, globals_: Globals) -> str:
         """What tells the rights of sessions that log in as this user, by these globals. Where the
@@ -92,16 +93,11 @@ class Rights:
         return f"{rights} {known.get(PLACE, '')}"
 
     def _be_unlike_others(self) -> None:
-        self._have(self._of_its_own())
+        self._have(self._fresh())
 
     def _have(self, rights: str) -> None:
         self._on_server = self._on_schema = rights
         self._at_reset = ""
-
-    def _of_its_own(self) -> str:
-        """What no other session has, nor this one before."""
-        self._unlike_others += 1
-        return f"{self._identity} {self._unlike_others}"
 
 
 def _put_together(*rights: str) -> str:

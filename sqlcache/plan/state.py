@@ -4,7 +4,7 @@ Taken from the server's own word where it gives one (status flags), else from th
 session ran. What cannot be known makes the session's reads bypass the cache, never guess.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from sqlcache.cache.keys import digest
@@ -44,13 +44,15 @@ class SessionState:
     """One session, from its login on.
 
     `globals_` are what a new session inherits, as known before the command that makes the server
-    read them. `identity` is no other session's, anywhere.
+    read them. `fresh`: see `Rights`.
     """
 
-    def __init__(self, login: Login, globals_: Globals, status: int, identity: str) -> None:
+    def __init__(
+        self, login: Login, globals_: Globals, status: int, fresh: Callable[[], str]
+    ) -> None:
         self._server = globals_.named.get(SERVER, "")
         self.multi_statements = bool(login.capabilities & Capability.MULTI_STATEMENTS)
-        self.rights = Rights(identity)
+        self.rights = Rights(fresh)
         self.log_in(login, globals_, status)
 
     def log_in(self, login: Login, globals_: Globals, status: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+
 from sqlcache.cache.keys import EntryKeys
 from sqlcache.cache.reads import Freshness, Read, TagSet, Template
 from sqlcache.cache.tags import Tag
@@ -16,7 +18,7 @@ from sqlcache.plan.variables import Globals
 
 def session(capabilities: int = Capability.PROTOCOL_41) -> SessionState:
     login = Login(capabilities, 45, b"ann", b"s")
-    return SessionState(login, Globals((("sql_mode", ""),)), Status.AUTOCOMMIT, "")
+    return SessionState(login, Globals((("sql_mode", ""),)), Status.AUTOCOMMIT, secrets.token_hex)
 
 
 def a_read(key: bytes = b"key") -> Read:

@@ -1,6 +1,7 @@
 """What commands mean, and what finding that out costs others."""
 
 import asyncio
+import secrets
 import sys
 import threading
 from dataclasses import replace
@@ -57,7 +58,9 @@ async def test_a_text_with_query_attributes_says_what_it_says_and_is_never_plann
     async with planner_and_session() as (planner, state):
         capabilities = state.login.capabilities | Capability.QUERY_ATTRIBUTES
         attributes = state.login._replace(capabilities=capabilities)
-        told = SessionState(attributes, planner.keeper.globals, Status.AUTOCOMMIT, "")
+        told = SessionState(
+            attributes, planner.keeper.globals, Status.AUTOCOMMIT, secrets.token_hex
+        )
         meanings = Meanings(planner)
         of_one = b"\1\1\0\1\xfe\0\1a\1x"
         for text in (b"SELECT a FROM t1", b"UPDATE t1 SET a = 1", b"SET NAMES utf8mb4", b"BEGIN"):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
+import secrets
 
 import pytest
 
@@ -38,7 +38,6 @@ TOLD = tuple(pair for pair in GLOBALS if pair[0] != NEW_SESSIONS_RIGHTS)
 IDLE = Status.AUTOCOMMIT
 FAILED = End(None, 0, error_code=1064)
 
-identities = itertools.count()
 inherited = functools.cache(Globals)  # sessions that begin with the same have one
 
 
@@ -51,7 +50,7 @@ def session(
 ) -> SessionState:
     login = Login(capabilities, collation, b"app", schema)
     told = inherited(globals_)
-    state = SessionState(login, told, IDLE, str(next(identities)))
+    state = SessionState(login, told, IDLE, secrets.token_hex)
     state.rights.confirm(told)
     return state
 

@@ -5,6 +5,7 @@ A program of its own, for `test_memory`: what other tests leave behind would cou
 
 import asyncio
 import resource
+import secrets
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -99,7 +100,7 @@ async def planner_and_session(
     planner = Planner(engine, Tables(), metrics, max_bytes=share, refresh_s=3600)
     await planner.start()
     login = Login(Capability.PROTOCOL_41, 45, b"ann", b"s")
-    state = SessionState(login, planner.keeper.globals, Status.AUTOCOMMIT, "")
+    state = SessionState(login, planner.keeper.globals, Status.AUTOCOMMIT, secrets.token_hex)
     yield planner, state
     assert planner.size_bytes + engine.tags_bytes <= max_bytes * 1.1
     await planner.close()
