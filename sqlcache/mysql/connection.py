@@ -78,9 +78,10 @@ class Channel:
         hears_out: bool = False,
     ) -> Self:
         """One over a stream socket that is connected, whose owner it is from now on. `peer`: the
-        other side's address as the socket has it. `hears_out`: see `SocketTransport`."""
+        other side's address as the socket has it, which only that of a socket pair need not tell.
+        `hears_out`: see `SocketTransport`."""
         sock.setblocking(False)
-        if sock.family != socket.AF_UNIX:
+        if isinstance(peer, tuple):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         channel = cls(buffer_bytes=buffer_bytes)

@@ -79,7 +79,7 @@ async def test_a_peer_gets_the_last_bytes_if_it_takes_them_in_time(reads: bool) 
 async def test_a_host_that_has_vanished_is_found_by_the_kernel() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         ours = socket.create_connection(server.getsockname())
-        channel = Channel.over(ours, buffer_bytes=1 << 16)
+        channel = Channel.over(ours, buffer_bytes=1 << 16, peer=ours.getpeername())
         assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         channel.abort()
 
