@@ -7,7 +7,7 @@ late, ends what was about to succeed, and so has still more to do.
 
 import asyncio
 from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 LOOKS: Final = 8
 """Turns of the event loop in which a timeout passes, at the least; and one more."""
@@ -23,16 +23,15 @@ class Patience:
         self._left = LOOKS
         self._expired = False
 
-    async def __aenter__(self) -> Self:
+    def __enter__(self) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._task = task
         self._cancelling = task.cancelling()
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(self._look_s, self._look)
-        return self
 
-    async def __aexit__(
+    def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,

@@ -64,11 +64,10 @@ def test_a_busy_process_reaches_the_server(mariadb: PrivateSqlServer, run: Run) 
 @LOOPS
 def test_what_comes_in_time_is_waited_for(run: Run) -> None:
     async def scenario() -> None:
-        async with Patience(20):
+        with Patience(20):
             await asyncio.sleep(0.01)
-        with pytest.raises(ValueError, match="its own"):
-            async with Patience(20):
-                raise ValueError("its own")
+        with pytest.raises(ValueError, match="its own"), Patience(20):
+            raise ValueError("its own")
 
     run(scenario())
 
@@ -77,9 +76,8 @@ def test_what_comes_in_time_is_waited_for(run: Run) -> None:
 def test_what_does_not_come_is_not_waited_for(run: Run) -> None:
     async def scenario() -> None:
         began = time.monotonic()
-        with pytest.raises(TimeoutError):
-            async with Patience(0.2):
-                await asyncio.sleep(60)
+        with pytest.raises(TimeoutError), Patience(0.2):
+            await asyncio.sleep(60)
         assert time.monotonic() - began >= 0.2
         task = asyncio.current_task()
         assert task is not None
@@ -92,9 +90,8 @@ def test_what_does_not_come_is_not_waited_for(run: Run) -> None:
 def test_what_does_not_come_to_a_busy_process_is_not_waited_for_long(run: Run) -> None:
     async def scenario() -> None:
         began = time.monotonic()
-        with busy(), pytest.raises(TimeoutError):
-            async with Patience(TURN_S):
-                await asyncio.sleep(60)
+        with busy(), pytest.raises(TimeoutError), Patience(TURN_S):
+            await asyncio.sleep(60)
         assert time.monotonic() - began >= LOOKS * TURN_S / 2
 
     run(scenario())
@@ -104,7 +101,7 @@ def test_what_does_not_come_to_a_busy_process_is_not_waited_for_long(run: Run) -
 def test_who_is_cancelled_while_it_waits_is_cancelled(run: Run) -> None:
     async def scenario() -> None:
         async def wait() -> None:
-            async with Patience(60):
+            with Patience(60):
                 await asyncio.sleep(60)
 
         waiting = asyncio.create_task(wait())

@@ -137,7 +137,7 @@ class Connection(Driver):
 
     async def _connect(self) -> None:
         try:
-            async with Patience(self.connect_timeout):
+            with Patience(self.connect_timeout):
                 await self._open()
         except (OSError, TimeoutError) as error:
             self.close()

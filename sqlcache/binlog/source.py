@@ -248,7 +248,7 @@ class Source:
 
     async def _receive(self) -> bytes:
         try:
-            async with Patience(_SILENCE_S):
+            with Patience(_SILENCE_S):
                 data: bytes = await self._stream._reader.read(_READ_BYTES)
         except TimeoutError:
             raise StreamEnded(f"the server was silent for {_SILENCE_S:g} s") from None
@@ -328,9 +328,10 @@ class Source:
         not ask that."""
         async with self._one_at_a_time:
             try:
-                async with Patience(_ASKED_FOR_S), (on or self._asked).cursor() as cursor:
-                    await cursor.execute(text)
-                    return list(await cursor.fetchall())
+                with Patience(_ASKED_FOR_S):
+                    async with (on or self._asked).cursor() as cursor:
+                        await cursor.execute(text)
+                        return list(await cursor.fetchall())
             except aiomysql.MySQLError as error:
                 raise refusal(error.args[0] if error.args else 0, str(error)) from error
             except (OSError, EOFError, TimeoutError) as error:

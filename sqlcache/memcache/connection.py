@@ -224,7 +224,7 @@ class NodeConnection:
     async def _open(self, pipeline: "_Pipeline") -> bool:
         """Connect `pipeline`, and say whether the node has answered a no-op on it."""
         try:
-            async with Patience(self._connect_timeout_s):
+            with Patience(self._connect_timeout_s):
                 await self._connect(pipeline)
                 replies = await told(partial(pipeline.send, META_NOOP, 1))
         except OSError as error:

@@ -72,7 +72,7 @@ async def connected(
 
     Raises: OSError; TimeoutError.
     """
-    async with Patience(within_s):
+    with Patience(within_s):
         if unix_socket is not None:
             return await _connected(socket.AF_UNIX, unix_socket)
         failed = OSError(f"{host} has no address")

@@ -47,7 +47,7 @@ class Asking:
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
         try:
             self._messages.send((number, what, *about))
-            async with Patience(_ANSWER_TIMEOUT_S):
+            with Patience(_ANSWER_TIMEOUT_S):
                 return await answer
         except TimeoutError:
             return None

@@ -6,8 +6,7 @@ sequence ids differ by the one packet that asked for it.
 """
 
 import logging
-from collections.abc import Container, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Container
 from typing import NoReturn
 
 from sqlcache.errors import ConnectionLost, ProtocolError
@@ -120,17 +119,20 @@ class LoginRelay:
         self._upstream.unread(self._greeting)
         return self._upstream
 
-    async def log_in(self) -> tuple[Login, bytes]:
+    async def log_in(self, within_s: float) -> tuple[Login, bytes]:
         """Takes both sides from the greeting to the OK packet that ends the login.
 
         Returns what the client said and that packet, which is relayed too.
 
         Raises: LoginRefused; NotRelayed; ConnectionLost; ProtocolError; TimeoutError.
         """
+        return await self._within(within_s, self._log_in())
+
+    async def _log_in(self) -> tuple[Login, bytes]:
         greeting = await self._relay_greeting()
         authentication = Authentication(self._client, self._upstream, greeting.nonce)
         self._authentication = authentication
-        async with Patience(_FIRST_WORD_S):
+        with Patience(_FIRST_WORD_S):
             first, answer = await self._read_answer(authentication)
         self._added = self._not_asked_for(greeting, first)
         self._upstream.hides_tracking = bool(self._added)
@@ -157,21 +159,24 @@ class LoginRelay:
 
         Raises: LoginRefused; NotRelayed; ConnectionLost; TimeoutError; ProtocolError.
         """
-        assert self._authentication is not None
-        with self.failing():
-            login = read_change_user(data[HEADER_BYTES:], before)
-            self._seat.asks = login.user
-            self._refuse_barred(login, data)
-            self._authentication.refuse_clear_text(login.plugin, data[3] + 1)
-            self._upstream.write(data)
-            async with Patience(within_s):
-                return login, await self._authentication.relay(login.plugin, 0, self._admit)
+        return await self._within(within_s, self._change_user(data, before))
 
-    @contextmanager
-    def failing(self) -> Iterator[None]:
-        """A login within it that fails is counted, and logged."""
+    async def _change_user(self, data: bytes, before: Login) -> tuple[Login, bytes]:
+        assert self._authentication is not None
+        login = read_change_user(data[HEADER_BYTES:], before)
+        self._seat.asks = login.user
+        self._refuse_barred(login, data)
+        self._authentication.refuse_clear_text(login.plugin, data[3] + 1)
+        self._upstream.write(data)
+        return login, await self._authentication.relay(login.plugin, 0, self._admit)
+
+    async def _within(
+        self, seconds: float, login: Awaitable[tuple[Login, bytes]]
+    ) -> tuple[Login, bytes]:
+        """One that fails, or takes longer, is counted, and logged."""
         try:
-            yield
+            with Patience(seconds):
+                return await login
         except (ConnectionLost, ProtocolError, TimeoutError) as error:
             if not self.called_off:
                 self._failed(error)

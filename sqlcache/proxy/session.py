@@ -26,7 +26,6 @@ from sqlcache.mysql.packets import (
     read_err,
     status_of,
 )
-from sqlcache.patience import Patience
 from sqlcache.plan.commands import ClientCommand
 from sqlcache.plan.planner import Planner
 from sqlcache.proxy.authentication import MAX_LOGIN_PACKET_BYTES
@@ -135,9 +134,7 @@ class Session:
         self._upstream.on_change = self._upstream_changed
         try:
             self._standing.note_globals()
-            with self._logins.failing():
-                async with Patience(self._limits.login_timeout_s):
-                    login, ok = await self._logins.log_in()
+            login, ok = await self._logins.log_in(self._limits.login_timeout_s)
             await self._planner.keeper.meet()
             if not self._planner.keeper.is_met:
                 self._standing.note_globals()  # as far as they are known

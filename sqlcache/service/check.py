@@ -85,7 +85,7 @@ class UpstreamCheck:
                 self._since = asyncio.get_running_loop().time()
                 self._connection = await self._logins.connect()
             try:
-                async with Patience(self._timeout_s):
+                with Patience(self._timeout_s):
                     yield self._connection
             except Exception as error:
                 self._close()

@@ -173,7 +173,7 @@ async def connect_service(
     """
     address = unix_socket or (f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     try:
-        async with Patience(connect_timeout_s):
+        with Patience(connect_timeout_s):
             connection = _Connection(
                 tls=tls,
                 tls_required=tls_required,

@@ -117,7 +117,7 @@ class Prober:
 
     async def _log_in(self) -> None:
         try:
-            async with Patience(_LOGIN_S):
+            with Patience(_LOGIN_S):
                 connection = await self._connect()
                 try:
                     for setting in session_for_probes(self._limit_s):

@@ -10,6 +10,7 @@ from sqlcache.errors import ConnectionLost, WriteRefused
 from sqlcache.mysql.constants import ER_UNKNOWN_ERROR, Command
 from sqlcache.mysql.handshake import Login
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet
+from sqlcache.patience import Patience
 from sqlcache.plan.commands import USE_PREPARED, ClientCommand
 from sqlcache.proxy.checks import SHADOW
 from sqlcache.proxy.login import LoginRelay
@@ -71,9 +72,8 @@ class LongWay:
     async def begin(self, login: Login, status: int) -> None:
         """The client has logged in. Raises: ConnectionLost; CacheUnavailable."""
         self.standing.begin(login, status)
-        with contextlib.suppress(TimeoutError):  # else before the first statement
-            async with asyncio.timeout(_LONGEST_LOOK_S):
-                await self.standing.questions.confirm_rights()
+        with contextlib.suppress(TimeoutError), Patience(_LONGEST_LOOK_S):
+            await self.standing.questions.confirm_rights()  # else before the first statement
         error = await publish_init_connect(
             self._planner,
             self._writes,
