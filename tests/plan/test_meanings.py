@@ -22,6 +22,7 @@ from sqlcache.plan.planner import Planner
 from sqlcache.plan.plans import UNTRACEABLE
 from sqlcache.plan.reader import Way
 from sqlcache.plan.state import SessionState
+from sqlcache.plan.variables import Globals
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.analysis.texts import MOST_NAMES
@@ -288,8 +289,8 @@ async def test_a_text_read_ahead_means_what_it_does_read_at_once() -> None:
 
 def with_literals_in(charset: str, state: SessionState, planner: Planner) -> SessionState:
     """One like it where this is the global `character_set_connection`."""
-    globals_ = (*planner.keeper.globals, ("character_set_connection", charset))
-    return SessionState(state.login, globals_, Status.AUTOCOMMIT, "")
+    settings = (*planner.keeper.globals.settings, ("character_set_connection", charset))
+    return SessionState(state.login, Globals(settings), Status.AUTOCOMMIT, secrets.token_hex)
 
 
 LONG = b" AND a <> 5 OR b = c" * 40

@@ -22,7 +22,7 @@ from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer
 from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.packets import packet
-from sqlcache.service import probes
+from sqlcache.service import prober as module
 from sqlcache.service.opening import connect_service
 from sqlcache.service.pipeline import Rows
 from sqlcache.service.prober import Prober
@@ -40,7 +40,7 @@ Connect = Callable[[], Awaitable[aiomysql.Connection]]
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probes, "_FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(module, "_FIRST_PAUSE_S", 0.05)
 
 
 @pytest.fixture
@@ -243,13 +243,13 @@ async def test_a_slow_answer_is_told_and_then_none_is_asked_for_a_moment(
 ) -> None:
     pause_s = 5.0
     async with probing(connecting(upstream)) as (prober, metrics):
-        monkeypatch.setattr(probes, "_SLOW", 0.8 / PATIENT_S)
-        monkeypatch.setattr(probes, "_FIRST_PAUSE_S", pause_s)
+        monkeypatch.setattr(module, "_SLOW", 0.8 / PATIENT_S)
+        monkeypatch.setattr(module, "_FIRST_PAUSE_S", pause_s)
         began = time.monotonic()
         assert await ask(prober, b"SELECT SLEEP(0.88), 2") == [(b"0", b"2")]
         assert prober._not_before > began + 0.8 + pause_s
         assert await ask(prober, b"SELECT 3") is None
-        monkeypatch.setattr(probes, "_FIRST_PAUSE_S", 0.05)
+        monkeypatch.setattr(module, "_FIRST_PAUSE_S", 0.05)
         prober._not_before -= pause_s
         assert await until_told(prober, b"SELECT 4") == [(b"4",)]
         assert metrics.probes["told"] == 2
@@ -308,7 +308,7 @@ async def test_a_server_that_stands_still_is_not_asked_for_a_while(
         return await connect()
 
     async with probing(counted, LIMIT_S) as (prober, metrics):
-        monkeypatch.setattr(probes, "_FIRST_PAUSE_S", 600.0)
+        monkeypatch.setattr(module, "_FIRST_PAUSE_S", 600.0)
         prober._pause_s, before = 0.0, logins
         upstream.freeze()
         try:
@@ -323,8 +323,8 @@ async def test_a_server_that_stands_still_is_not_asked_for_a_while(
 async def test_there_are_longer_and_longer_pauses_between_logins_that_bring_nothing(
     upstream: PrivateSqlServer, monkeypatch: pytest.MonkeyPatch, met: str
 ) -> None:
-    monkeypatch.setattr(probes, "_FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(probes, "_LONGEST_PAUSE_S", 0.08)
+    monkeypatch.setattr(module, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(module, "_LONGEST_PAUSE_S", 0.08)
     times: list[float] = []
     connect = connecting(upstream)
 
@@ -352,7 +352,7 @@ async def test_who_is_with_another_server_is_told_nothing_until_it_is_asked(
     upstream: PrivateSqlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a failover, where the server of before goes on as a replica."""
-    monkeypatch.setattr(probes, "_LONGEST_PAUSE_S", 0.1)
+    monkeypatch.setattr(module, "_LONGEST_PAUSE_S", 0.1)
     with Middleman(upstream) as before:
         connect = [connecting(before)]
         async with probing(lambda: connect[0]()) as (prober, metrics):
