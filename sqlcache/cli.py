@@ -8,8 +8,7 @@
   that the settings are right) or standard output does not take it, or what was to be started cannot
   be just now, 2 when the command line, a setting or the machine is at fault: then a line on
   standard error for each cause. 130 by Ctrl-C.
-- Each command's help lists the flags that it goes by. It takes the others of `serve`, too, so that
-  those of the one that runs can be given to it as they are.
+- Help lists the flags a command uses; it accepts, and ignores, the rest of `serve`'s.
 """
 
 from __future__ import annotations

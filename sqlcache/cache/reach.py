@@ -93,8 +93,8 @@ class Reach:
         wait_for: Callable[[bytes], bool],
         steps: Steps | None = None,
     ) -> Reached:
-        """Appends a record to each tag's log, again and again until its node counts as out. Logs to
-        `wait_for` are those in which others may have seen what is so no longer. The `steps` that
+        """Appends a record to each tag's log, again and again until its node counts as out.
+        `wait_for` says of a log whether others may still serve what it outdated. The `steps` that
         are made so are added to those."""
         missing = list(tags)
         waited_s = over_at = 0.0

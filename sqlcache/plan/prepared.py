@@ -151,7 +151,7 @@ class Prepared:
 
     @property
     def names(self) -> tuple[bytes, ...]:
-        """What tells it from others that may mean anything else, in sessions of one context."""
+        """Identifies it among a context's prepared statements; those that are alike share it."""
         return self.fingerprint, self.lexed.text
 
     def told(self, parameters: bytes) -> tuple[bytes, ...]:

@@ -114,8 +114,8 @@ class WritePins:
         return bounded(touched)
 
     def probe(self, in_use: Set[bytes], touched: Cover, values: Values) -> Probe | None:
-        """What tells the one with these values which buckets it touches of other slots in use than
-        those `touched`; None where there is none of which that can be told."""
+        """The probe that tells, for these values, which buckets of the slots not in `touched` the
+        write touches; None if none can."""
         found = self._literals(values) if self._asked is not None else {}
         asked = [*self._asked_of(in_use - touched.keys(), values)] if found else []
         if self._asked is None or not asked:

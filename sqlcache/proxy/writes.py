@@ -396,8 +396,7 @@ class Writes:
     async def _are_others(
         self, writes: WriteSet, asked: Iterable[Tag], states: Mapping[Tag, TagState]
     ) -> bool:
-        """Whether the routines that ran may have been others than those by which it is known what
-        they write."""
+        """Whether other routines may have run than those whose writes are known."""
         return await self._planner.keeper.catch_up(writes, asked, states) is not Known.CONFIRMED
 
     def abandon(self, is_over: IsOver) -> None:

@@ -50,7 +50,7 @@ class Incarnation(NamedTuple):
 
 
 def began_together(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    """Whether who began between these times may be who began between the others."""
+    """Whether two ranges of start times overlap, within CLOCKS_DIFFER_S."""
     return one[0] <= other[1] + CLOCKS_DIFFER_S and other[0] <= one[1] + CLOCKS_DIFFER_S
 
 
