@@ -6,7 +6,6 @@ led to in other schemas is not known then: `hindsight` tells whether that may be
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -31,8 +30,6 @@ from sqlcache.sql.catalog.server import OPEN_SCHEMAS, SYSTEM_SCHEMAS
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.statement import ADDS, Changes, Statement
-
-log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S: Final = 0.001
 _LOOKS: Final = 5  # for the end of a commit that the log has told of
