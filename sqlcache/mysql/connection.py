@@ -223,11 +223,6 @@ class Channel:
         size = self.buffered_bytes
         return self.take(size if at_most is None else min(size, at_most))
 
-    async def read_exactly(self, size: int) -> bytes:
-        """The next `size` bytes. Raises: ConnectionLost."""
-        await self._at_least(size)
-        return self.take(size)
-
     def unread(self, data: bytes) -> None:
         """Puts back what was read too far."""
         self._buffer = data + self.buffered
