@@ -65,6 +65,15 @@ def read_lenenc(data: bytes, offset: int) -> tuple[int, int]:
     return int.from_bytes(data[offset + 1 : end], "little"), end
 
 
+def read_text(data: bytes, offset: int) -> tuple[bytes, int]:
+    """A text with its length before it, and the offset behind it. Raises: ProtocolError where
+    `data` ends too early."""
+    size, start = read_lenenc(data, offset)
+    if start + size > len(data):
+        raise ProtocolError("a text is cut short")
+    return data[start : start + size], start + size
+
+
 def read_nul(data: bytes, offset: int) -> tuple[bytes, int]:
     """A NUL-terminated string and the offset behind its NUL.
 

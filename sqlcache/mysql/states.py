@@ -7,9 +7,8 @@ a hit's sake, of which the client knows nothing: until the next one is told, the
 Source: MySQL's Transaction_state_tracker.
 """
 
-from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import Status
-from sqlcache.mysql.packets import HEADER_BYTES, packet, packets_in, read_lenenc
+from sqlcache.mysql.packets import HEADER_BYTES, packet, packets_in, read_lenenc, read_text
 from sqlcache.mysql.response import ResponseTracker
 
 _TRANSACTION_STATE = 5
@@ -49,8 +48,8 @@ class ToldStates:
         if len(ok) == status_at + _STATUS_AND_WARNINGS_BYTES:
             return ok
         status = int.from_bytes(ok[status_at : status_at + 2], "little")
-        words, at = _text(ok, status_at + 4)
-        told, _ = _text(ok, at)
+        words, at = read_text(ok, status_at + 4)
+        told, _ = read_text(ok, at)
         others, state = _without_state(told)
         begins = turns and not told and bool(status & Status.IN_TRANS)
         if state is None and not begins:
@@ -104,17 +103,10 @@ def _without_state(told: bytes) -> tuple[bytes, bytes | None]:
     """What is told of the session but the transaction's state; and that, if it is."""
     others, state, at = b"", None, 0
     while at < len(told):
-        data, end = _text(told, at + 1)
+        data, end = read_text(told, at + 1)
         if told[at] == _TRANSACTION_STATE:
-            state = _text(data, 0)[0]
+            state = read_text(data, 0)[0]
         else:
             others += told[at:end]
         at = end
     return others, state
-
-
-def _text(data: bytes, at: int) -> tuple[bytes, int]:
-    size, at = read_lenenc(data, at)
-    if at + size > len(data):
-        raise ProtocolError("a text is cut short")
-    return data[at : at + size], at + size

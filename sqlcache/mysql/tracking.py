@@ -17,13 +17,12 @@ from sqlcache.mysql.packets import (
     HEADER_BYTES,
     packet,
     packets_in,
-    read_lenenc,
     read_ok,
+    read_text,
 )
 
 _SYSTEM_VARIABLES, _GTIDS = 0, 3
 _OKS = b"\x00\xfe"
-_LENGTHS: Final = 0xFB  # and more begin those of more bytes than one
 _SET = re.compile(rb"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):([0-9:-]+)")
 _INTERVAL = re.compile(rb"([0-9]{1,19})(?:-([0-9]{1,19}))?")
 # What most tell of: one, at the beginning, with its length before it.
@@ -40,9 +39,9 @@ def commits_told(ok: bytes, status_at: int) -> list[bytes]:
     cannot be read, are left out. `status_at`: where its status flags stand, which say that it tells
     of the session."""
     try:
-        _, at = _text(ok, status_at + 4)
-        return _commits(_text(ok, at)[0])[-MOST_COMMITS:]
-    except (ProtocolError, IndexError):
+        _, at = read_text(ok, status_at + 4)
+        return _commits(read_text(ok, at)[0])[-MOST_COMMITS:]
+    except ProtocolError:
         return []
 
 
@@ -54,12 +53,12 @@ def _commits(told: bytes) -> list[bytes]:
     at = 0
     while at < len(told):
         kind = told[at]
-        data, at = _text(told, at + 1)
+        data, at = read_text(told, at + 1)
         if kind == _GTIDS:
-            commits += _of_set(_text(data, 1)[0])  # behind the form, of which there is one
+            commits += _of_set(read_text(data, 1)[0])  # behind the form, of which there is one
         elif kind == _SYSTEM_VARIABLES:
-            name, value_at = _text(data, 0)
-            value = _text(data, value_at)[0]
+            name, value_at = read_text(data, 0)
+            value = read_text(data, value_at)[0]
             if name == b"last_gtid" and _MARIADB.fullmatch(value):
                 commits.append(value)
     return commits
@@ -79,14 +78,6 @@ def _of_set(told: bytes) -> list[bytes]:
     return commits
 
 
-def _text(data: bytes, at: int) -> tuple[bytes, int]:
-    """A text with its length before it, and where it ends. Raises: ProtocolError, IndexError."""
-    size, at = (data[at], at + 1) if data[at] < _LENGTHS else read_lenenc(data, at)
-    if at + size > len(data):
-        raise ProtocolError("a text is cut short")
-    return data[at : at + size], at + size
-
-
 def untracked(told: bytes) -> bytes:
     """A packet, header and all, that ends a statement's answer, as a client without SESSION_TRACK
     is sent it. Raises: ProtocolError."""
@@ -102,7 +93,7 @@ def untracked(told: bytes) -> bytes:
 def _without_session(payload: bytes, at: int) -> bytes:
     """An OK's payload, whose status flags stand there."""
     status = int.from_bytes(payload[at : at + 2], "little") & ~Status.SESSION_STATE_CHANGED
-    info, behind = _text(payload, at + 4) if len(payload) > at + 4 else (b"", at + 4)
+    info, behind = read_text(payload, at + 4) if len(payload) > at + 4 else (b"", at + 4)
     words = payload[at + 4 : behind] if info else b""
     return payload[:at] + status.to_bytes(2, "little") + payload[at + 2 : at + 4] + words
 
