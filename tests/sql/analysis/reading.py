@@ -17,3 +17,11 @@ def one(text: str, dialect: Dialect = PLAIN) -> Statement:
 def names(refs: frozenset[TableRef]) -> set[str]:
     """Tables' names with dots."""
     return {".".join(filter(None, ref)) for ref in refs}
+
+
+def written(text: str) -> set[str]:
+    """What the only statement of a text writes, which is not cacheable: tables' names, and `*` if
+    that may be everything."""
+    statement = one(text)
+    assert not statement.cacheable
+    return names(statement.writes) | ({"*"} if statement.writes_everything else set())
