@@ -21,12 +21,15 @@ from sqlcache.demo.servers import (
 )
 from tests.conftest import ProxyFactory
 from tests.integration.test_rows import (
+    BY_ID,
+    BY_K,
     READS,
     SETTINGS,
     VALUES,
     any_write,
     is_hit,
     leaves,
+    reads_told_apart,
     tell_apart,
     warm,
 )
@@ -49,7 +52,6 @@ ROWS = (
     "INSERT INTO t (id, k, s) VALUES (1, 1, 'a'), (2, 2, 'b'), (3, 1, 'a'), (4, 2, 'b'),"
     " (5, 1, 'c'), (6, 3, 'd')"
 )
-BY_ID, BY_K = "SELECT * FROM t WHERE id = {}", "SELECT id, v FROM t WHERE k = {} ORDER BY id"
 
 
 @pytest.fixture
@@ -71,10 +73,7 @@ def reader(
 ) -> Iterator[Session]:
     """One that reads through the first; there is a table, whose answers are told apart by its id
     and by k."""
-    with session(pair[1], account) as owner, session(pair[0], account) as reader:
-        run(owner, f"{TABLE}; {ROWS}")
-        for read in (BY_ID, BY_K):
-            tell_apart(pair[0], owner, reader, read)
+    with reads_told_apart(pair, account, f"{TABLE}; {ROWS}") as reader:
         yield reader
 
 

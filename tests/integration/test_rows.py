@@ -6,7 +6,7 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -59,10 +59,7 @@ def reader(
 ) -> Iterator[Session]:
     """One that reads through the first; there is a table, whose answers are told apart by both of
     its columns."""
-    with session(pair[1], account) as owner, session(pair[0], account) as reader:
-        run(owner, f"{TABLE}; {ROWS}")
-        for read in (BY_ID, BY_K):
-            tell_apart(pair[0], owner, reader, read)
+    with reads_told_apart(pair, account, f"{TABLE}; {ROWS}") as reader:
         yield reader
 
 
@@ -78,6 +75,19 @@ def writer(
         logs_are_known()
         run(writer, "UPDATE t SET v = 0 WHERE id = 1")
         yield writer
+
+
+@contextmanager
+def reads_told_apart(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], account: dict[str, str], made: str
+) -> Iterator[Session]:
+    """A session that reads through the first of a pair; what is `made` through the other has
+    answers that are told apart there, by BY_ID and BY_K."""
+    with session(pair[1], account) as owner, session(pair[0], account) as reader:
+        run(owner, made)
+        for read in (BY_ID, BY_K):
+            tell_apart(pair[0], owner, reader, read)
+        yield reader
 
 
 def logs_are_known() -> None:
