@@ -15,6 +15,7 @@ from sqlcache.cache.tags import Tag
 from sqlcache.errors import CacheUnavailable, ConfigError
 from sqlcache.host_names import addresses
 from sqlcache.memcache.cluster import Cluster
+from sqlcache.plan.explanations import explain, new_session
 from sqlcache.plan.planner import Planner
 from sqlcache.settings import HostPort, Settings
 from sqlcache.sql.catalog import Catalog
@@ -71,9 +72,6 @@ class Operations:
         self, text: str, schema: str | None, user: str
     ) -> list[dict[str, Any]] | Refused:
         """What becomes of a text's statements in a session that has just begun."""
-        # Only here: it is made of what this is.
-        from sqlcache.commands.explain import explain, new_session
-
         if self._planner.keeper.catalog is None:
             return _NO_CATALOG
         state = new_session(self._planner, schema, user)

@@ -25,7 +25,7 @@ from sqlcache.api.cache import Cache, connect
 from sqlcache.api.cached import MISSING, CachedFunction, Missing
 from sqlcache.api.transaction import Done, Transaction
 from sqlcache.api.values import PickleCodec
-from sqlcache.commands.explain import Explanation
+from sqlcache.plan.explanations import Explanation
 
 __all__ = [
     "MISSING",

@@ -45,11 +45,11 @@ from sqlcache.api.values import Codec
 from sqlcache.app import App
 from sqlcache.cache.reads import Basis
 from sqlcache.cache.tags import Tag
-from sqlcache.commands.explain import Explanation, explain
 from sqlcache.driver import aiomysql
 from sqlcache.errors import ConfigError, UpstreamError, UsageError
 from sqlcache.metrics import Metrics
 from sqlcache.plan.contexts import Context
+from sqlcache.plan.explanations import Explanation, explain
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.process.forks import process
 from sqlcache.settings import Settings

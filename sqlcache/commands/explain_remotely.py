@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from sqlcache.admin.client import AdminClient
-from sqlcache.commands.explain import Explanation, Key
 from sqlcache.commands.terminal import printable_lines
 from sqlcache.errors import ConfigError
+from sqlcache.plan.explanations import Explanation, Key
 from sqlcache.settings import Settings
 from sqlcache.sql.policy import Chosen
 

@@ -12,8 +12,8 @@ import pytest
 from sqlcache.admin.questions import Refused
 from sqlcache.app import App
 from sqlcache.cli import main
-from sqlcache.commands.explain import MOST_STATEMENTS
 from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer, wait_until
+from sqlcache.plan.explanations import MOST_STATEMENTS
 from sqlcache.settings_sources import from_arguments
 from sqlcache.sql.lexer import lex
 from sqlcache.sql.pieces import Dialect
