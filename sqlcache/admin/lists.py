@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlcache import statements, tables
+from sqlcache import statement_counts, table_counts
 from sqlcache.admin.questions import Question
 from sqlcache.process import events
 
@@ -91,7 +91,7 @@ LISTS: Final = (
         "/api/statements",
         "What statements were answered by, a row for a shape.",
         Question.STATEMENTS,
-        statements.merged,
+        statement_counts.merged,
         sorts=(
             "calls",
             "hits",
@@ -114,7 +114,7 @@ LISTS: Final = (
         "/api/tables",
         "What became of each table: reads, writes, what was forgotten.",
         Question.TABLES,
-        tables.merged,
+        table_counts.merged,
         sorts=(
             "hits",
             "misses",

@@ -8,6 +8,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sqlcache.boot_clock import boot_clock
 from sqlcache.cache.fences import Fences
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.lapses import Lapses
@@ -33,8 +34,7 @@ from sqlcache.cache.writers import Writers
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import meta_get, meta_set
 from sqlcache.metrics import Metrics
-from sqlcache.suspends import boot_clock
-from sqlcache.tables import Tables
+from sqlcache.table_counts import Tables
 
 
 @dataclass(frozen=True, slots=True)

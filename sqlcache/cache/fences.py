@@ -37,7 +37,7 @@ from sqlcache.cache.tags import (
 from sqlcache.cache.windows import Windows
 from sqlcache.errors import CacheUnavailable, WriteRefused
 from sqlcache.metrics import Metrics
-from sqlcache.tables import Tables
+from sqlcache.table_counts import Tables
 
 log = logging.getLogger(__name__)
 

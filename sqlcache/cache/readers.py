@@ -29,7 +29,7 @@ from sqlcache.cache.tags import Pins, Tag
 from sqlcache.cache.windows import Windows
 from sqlcache.cache.worth import UNHIT, Worth
 from sqlcache.callbacks import told
-from sqlcache.statements import UNCOUNTED, StatementCounts
+from sqlcache.statement_counts import UNCOUNTED, StatementCounts
 
 _REASSURED_POLL_S = 0.02
 _ROUNDS = 20  # of looking again, where tags or fills are lost time after time

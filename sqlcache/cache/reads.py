@@ -16,8 +16,8 @@ from sqlcache.cache.tags import ID_BYTES, Pins, Tag
 from sqlcache.memcache.cluster import Request
 from sqlcache.memcache.health import Health
 from sqlcache.memcache.protocol import meta_get
-from sqlcache.statements import UNCOUNTED, StatementCounts
-from sqlcache.tables import TableReads
+from sqlcache.statement_counts import UNCOUNTED, StatementCounts
+from sqlcache.table_counts import TableReads
 
 _AGAIN = b"again "  # no key has a space
 

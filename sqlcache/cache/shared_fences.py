@@ -38,7 +38,7 @@ from sqlcache.cache.windows import Windows
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import Reply
 from sqlcache.metrics import Metrics
-from sqlcache.tables import Tables
+from sqlcache.table_counts import Tables
 
 log = logging.getLogger(__name__)
 

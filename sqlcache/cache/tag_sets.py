@@ -12,7 +12,7 @@ from sqlcache.cache.slots_in_use import SlotsInUse
 from sqlcache.cache.tags import ID_BYTES, Pin, Pins, Tag
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import meta_get
-from sqlcache.tables import Tables
+from sqlcache.table_counts import Tables
 
 _PINNED_BYTES = 900  # the tags of an answer that pins slots take
 _BUCKET_BYTES = 300  # and each bucket of it

@@ -28,13 +28,13 @@ import math
 from collections.abc import Callable, Collection
 from functools import partial
 
+from sqlcache.boot_clock import boot_clock
 from sqlcache.cache.kept_open import KeptOpen
 from sqlcache.cache.promises import MOMENT_S, Promises
 from sqlcache.cache.reads import TagSet
 from sqlcache.cache.tags import Tag, found_standing, read_log
 from sqlcache.callbacks import told
 from sqlcache.metrics import Metrics
-from sqlcache.suspends import boot_clock
 
 _MARGIN = 1.2
 _SHORTEST_SLEEP_S = 0.001

@@ -29,7 +29,7 @@ from sqlcache.cache.reads import Read
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import FOUND, Reply, flag_of, meta_get
 from sqlcache.metrics import Metrics
-from sqlcache.statements import UNCOUNTED, StatementCounts, Stores
+from sqlcache.statement_counts import UNCOUNTED, StatementCounts, Stores
 
 OLD_S = 300
 """A warm-up reads each key once at first: how old an answer is that is looked at, at least."""

@@ -17,7 +17,7 @@ from sqlcache.cache.tag_sets import TagSets
 from sqlcache.cache.tags import ROOT, Cover, Tag, TagState
 from sqlcache.metrics import Metrics
 from sqlcache.process.events import Seldom
-from sqlcache.tables import Door, Tables
+from sqlcache.table_counts import Door, Tables
 
 log = logging.getLogger(__name__)
 

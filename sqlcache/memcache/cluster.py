@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from time import CLOCK_BOOTTIME, clock_gettime
 
-from sqlcache import suspends
+from sqlcache import boot_clock
 from sqlcache.callbacks import told
 from sqlcache.memcache.connection import Node, answer
 from sqlcache.memcache.health import Health
@@ -37,7 +37,7 @@ class Cluster:
         self.quarantine_s = quarantine_s
         self._ring = Ring([node.name for node in nodes])
         self._loop = asyncio.get_running_loop()
-        self._suspended_s = suspends.suspended_s()
+        self._suspended_s = boot_clock.suspended_s()
         self._health = {
             name: Health(self._loop.time(), outage_s=outage_s, quarantine_s=quarantine_s)
             for name in self.nodes
@@ -133,7 +133,7 @@ class Cluster:
     def note_suspends(self) -> None:
         """Time in which the machine was suspended was silence, though it is in no clock of the
         event loop."""
-        more_s = suspends.suspended_s() - self._suspended_s
+        more_s = boot_clock.suspended_s() - self._suspended_s
         if more_s > _SUSPENDED_S:
             self._suspended_s += more_s
             for health in self._health.values():

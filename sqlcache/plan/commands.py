@@ -10,7 +10,7 @@ from sqlcache.plan.variables import NEXT, prepares_alike
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
 from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.statement import Computed, FoundRows, Kind, Statement, Transaction, unknown
-from sqlcache.statements import UNCOUNTED, StatementCounts
+from sqlcache.statement_counts import UNCOUNTED, StatementCounts
 
 EXECUTES = frozenset({Command.STMT_EXECUTE, Command.STMT_BULK_EXECUTE})
 STREAMS = frozenset({Command.BINLOG_DUMP, Command.BINLOG_DUMP_GTID})

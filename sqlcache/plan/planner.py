@@ -55,7 +55,7 @@ from sqlcache.sql.policy import NOTHING_SAID, Asked, Decision, Policy, Source, r
 from sqlcache.sql.shapes import LONGEST_BYTES
 from sqlcache.sql.shown import without_values
 from sqlcache.sql.statement import Statement, Told
-from sqlcache.statements import UNCOUNTED, StatementCounts, Statements
+from sqlcache.statement_counts import UNCOUNTED, StatementCounts, Statements
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from sqlcache.plan.write_pins import WritePins
 from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.pins.found import Pins
 from sqlcache.sql.statement import Kind, Statement, Transaction
-from sqlcache.statements import UNCOUNTED, StatementCounts
+from sqlcache.statement_counts import UNCOUNTED, StatementCounts
 
 UNTRACEABLE = "cursor, long data or query attributes"
 """Why an execution is no read, and where its statement is not followed any more, none will be."""

@@ -3,7 +3,7 @@
 from sqlcache.cache.reads import Basis
 from sqlcache.metrics import Metrics
 from sqlcache.proxy.slow_reads import SlowReads
-from sqlcache.statements import UNCOUNTED, StatementCounts
+from sqlcache.statement_counts import UNCOUNTED, StatementCounts
 
 _READ = "read"
 

@@ -8,7 +8,7 @@ import math
 from time import monotonic
 from typing import Final
 
-from sqlcache.statements import StatementCounts
+from sqlcache.statement_counts import StatementCounts
 
 log = logging.getLogger(__name__)
 

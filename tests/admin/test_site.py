@@ -20,7 +20,7 @@ from sqlcache.admin.site import site
 from sqlcache.errors import ConfigError
 from sqlcache.metrics import Metrics
 from sqlcache.settings import HostPort
-from sqlcache.statements import StatementCounts
+from sqlcache.statement_counts import StatementCounts
 from tests.turns import counted_turns
 
 SETTINGS = settings_sources.from_arguments(

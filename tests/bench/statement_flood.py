@@ -23,7 +23,7 @@ from timeit import repeat
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache
 from sqlcache.metrics import Metrics
 from sqlcache.plan.planner import LIST_SHARE
-from sqlcache.statements import MOST_ROWS, StatementCounts, Statements
+from sqlcache.statement_counts import MOST_ROWS, StatementCounts, Statements
 from tests.bench.memory import resident
 from tests.bench.programs import Generator, Target, compiled
 from tests.servers import PATIENT

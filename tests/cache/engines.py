@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
+from sqlcache.boot_clock import boot_clock
 from sqlcache.cache import entry
 from sqlcache.cache.engine import Engine, Limits
 from sqlcache.cache.fence import Fence
@@ -24,7 +25,6 @@ from sqlcache.memcache.health import Health
 from sqlcache.memcache.memory import MemoryNode
 from sqlcache.metrics import Metrics
 from sqlcache.sql.names import TableName
-from sqlcache.suspends import boot_clock
 
 ORDERS = Tag("shop", "orders")
 LINES = Tag("shop", "lines")

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from sqlcache.boot_clock import boot_clock
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fences
 from sqlcache.cache.leases import Lease
@@ -18,7 +19,6 @@ from sqlcache.memcache import health
 from sqlcache.memcache.connection import Done
 from sqlcache.memcache.protocol import Reply, meta_set
 from sqlcache.metrics import Metrics
-from sqlcache.suspends import boot_clock
 from tests.cache.engines import (
     KEYSPACE,
     LINES,

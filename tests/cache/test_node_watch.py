@@ -512,7 +512,7 @@ async def test_hits_do_not_look_each_time_how_long_the_machine_was_suspended(
         looks += 1
         return engine._cluster._suspended_s
 
-    monkeypatch.setattr("sqlcache.suspends.suspended_s", looked)
+    monkeypatch.setattr("sqlcache.boot_clock.suspended_s", looked)
     for _ in range(200):
         assert isinstance(await engine.look(read), Hit)
     assert looks < 50

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pytest
 
+from sqlcache.boot_clock import boot_clock
 from sqlcache.cache import kept_open, reach
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence
@@ -19,7 +20,6 @@ from sqlcache.callbacks import told
 from sqlcache.memcache.connection import Done
 from sqlcache.memcache.protocol import meta_get, meta_set
 from sqlcache.metrics import Metrics
-from sqlcache.suspends import boot_clock
 from tests.cache.engines import (
     KEYSPACE,
     LINES,

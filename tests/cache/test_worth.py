@@ -19,7 +19,7 @@ from sqlcache.cache.worth import (
     names_moment,
 )
 from sqlcache.metrics import Metrics
-from sqlcache.statements import StatementCounts
+from sqlcache.statement_counts import StatementCounts
 from tests.cache.engines import Node, engine_on, entry_of, limits, read_of
 
 MANY = 120

@@ -22,7 +22,7 @@ from sqlcache.service.pipeline import Done
 from sqlcache.sql.facts import IntegerColumn
 from sqlcache.sql.names import TableName
 from sqlcache.sql.statement import Kind, Statement
-from sqlcache.statements import UNCOUNTED
+from sqlcache.statement_counts import UNCOUNTED
 from tests.costs import TRIES, cost_s
 from tests.proxy.fill_memory import planner_and_session
 

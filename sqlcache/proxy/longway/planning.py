@@ -11,7 +11,7 @@ from sqlcache.proxy.longway.standing import Standing
 from sqlcache.proxy.shared import Shared
 from sqlcache.proxy.straight.exchange import IN_UNCACHEABLE_TRANSACTION
 from sqlcache.sql.statement import Statement
-from sqlcache.statements import UNCOUNTED
+from sqlcache.statement_counts import UNCOUNTED
 
 _TOO_LONG = NotCacheable("not cacheable", "too long to be read whole")
 _OUT_OF_ORDER = NotCacheable("unreadable", "its packet is numbered out of order")

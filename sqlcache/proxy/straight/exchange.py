@@ -30,7 +30,7 @@ from sqlcache.proxy.straight.inflight import InFlight, Stage
 from sqlcache.proxy.straight.long_answers import LongAnswers
 from sqlcache.proxy.straight.terms import Terms
 from sqlcache.proxy.transaction import TransactionView
-from sqlcache.statements import UNCOUNTED
+from sqlcache.statement_counts import UNCOUNTED
 
 Turned = Callable[[bytes, Plan | None, bytes], bool]
 """Follows what a command changed in the session; see `Standing.turned`."""

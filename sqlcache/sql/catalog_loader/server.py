@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Final, NamedTuple
 
+from sqlcache.boot_clock import boot_clock
 from sqlcache.driver import aiomysql
 from sqlcache.service.opening import Row, rows_of
 from sqlcache.sql.catalog.server import Flavour, Incarnation, Server
 from sqlcache.sql.catalog_loader.rows import text_of
 from sqlcache.sql.facts import LEADING_TO_NONE_BUT_THESE
 from sqlcache.sql.routines import Routine
-from sqlcache.suspends import boot_clock
 
 _WHO = ("server_uid", "server_id", "hostname", "port", "datadir")
 """What, together, tells a MariaDB from all others: its server_uid is made of its port and of a

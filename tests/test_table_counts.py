@@ -1,7 +1,7 @@
 import gc
 import tracemalloc
 
-from sqlcache.tables import MOST_ROWS, TableReads, Tables, merged
+from sqlcache.table_counts import MOST_ROWS, TableReads, Tables, merged
 
 ROOM = 4_000_000
 

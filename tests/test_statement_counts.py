@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sqlcache.metrics import Metrics
-from sqlcache.statements import LONGEST_TEXT, MOST_ROWS, StatementCounts, Statements, merged
+from sqlcache.statement_counts import LONGEST_TEXT, MOST_ROWS, StatementCounts, Statements, merged
 
 ROOM = 3_000_000
 
