@@ -72,9 +72,8 @@ def invalidate(settings: Settings, read: Callable[[], Settings]) -> int:
 
 
 def _following(settings: Settings) -> Settings:
-    """The same, of which `binlog.follow` may be off, as for those that serve beside it."""
-    if settings.binlog.follow != "off":
-        return settings
+    """The same, but that it is to follow the log, whatever those that serve beside it are to: it
+    does nothing else, so that it cannot is a fault."""
     follows = settings.binlog.model_copy(update={"follow": "on"})
     return settings.model_copy(update={"binlog": follows})
 
@@ -143,7 +142,8 @@ async def _serve(settings: Settings, read: Callable[[], Settings]) -> None:
 async def _invalidate(settings: Settings, read: Callable[[], Settings]) -> None:
     signals = _Signals()
     app = _app(settings, None, None)
-    status = f"following the binary log of {settings.upstream.url.address}"
+    # It may be another's turn, or the server may not let it.
+    status = f"here to follow the binary log of {settings.upstream.url.address}"
     await _run(app, app.attend, status, settings, read, None, signals)
 
 

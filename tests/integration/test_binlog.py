@@ -827,6 +827,22 @@ class TestTheServer:
             assert served.metrics()['sqlcache_bypasses_total{reason="binlog lags"}'] == 5
 
 
+@pytest.mark.parametrize("follow", ["auto", "off"])
+def test_a_process_that_does_nothing_else_is_warned_of_where_there_is_no_log(
+    follow: str, tmp_path: Path, memcached: PrivateMemcached
+) -> None:
+    given = {**PATIENT, "binlog__follow": follow, "binlog__max_lag_s": 1}
+    with (
+        PrivateMariaDB(tmp_path / "server", ("--skip-log-bin",)) as server,
+        Invalidating(
+            tmp_path / "invalidate", server.service_url, (memcached.address,), **given
+        ) as own,
+    ):
+        assert "following" not in own.output.read_text()
+        until(lambda: "log_bin" in own.readiness()["warnings"].get("binlog", ""))
+        until(lambda: own.metrics()["sqlcache_binlog_lagging"] == 1)
+
+
 def test_a_cache_of_one_process_follows_it_too(
     upstream: PrivateSqlServer, proxy: ProxyFactory, schema: str
 ) -> None:
