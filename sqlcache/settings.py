@@ -674,7 +674,7 @@ class BinlogSettings(_Section):
         default="auto",
         description="Whether one of all sqlcaches with the same memcached nodes reads the log as a"
         " replica does. `auto`: if the account of `upstream.url` and the server allow it, and a"
-        " line in the log says so where they do not; `on`: that they do not counts as lagging.",
+        " warning in the log says so where they do not; `on`: that they do not counts as lagging.",
     )
     max_lag_s: Seconds = Field(
         default=10.0,

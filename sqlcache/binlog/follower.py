@@ -4,7 +4,7 @@ far who does is behind.
 While nobody follows the log, or who does is too far behind, writes made around sqlcache are not
 seen: `/ready` says so, a metric too, and by setting reads go past the cache meanwhile. Not so where
 it was never followed, as the account or the server does not allow it, and nobody insists: then a
-line in the log says it once.
+warning in the log says it once.
 """
 
 import asyncio
@@ -211,8 +211,7 @@ class Follower:
         self._follows |= trouble is None
         self._hindered = isinstance(trouble, CannotFollow) or (bool(trouble) and self._hindered)
         if trouble is not None and str(trouble) != str(before):
-            level = logging.INFO if self._is_excused else logging.WARNING
-            log.log(level, "writes made around sqlcache are not seen reason=%s", trouble)
+            log.warning("writes made around sqlcache are not seen reason=%s", trouble)
         elif trouble is None and before is not None:
             log.info("writes made around sqlcache are seen again")
 

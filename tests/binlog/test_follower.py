@@ -88,11 +88,15 @@ async def tried(
         await follows.close()
 
 
-async def test_who_may_not_and_need_not_is_excused_while_the_server_is_away() -> None:
+async def test_who_may_not_and_need_not_is_excused_while_the_server_is_away(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     metrics = Metrics()
     follows, told = await tried(Server(REFUSED, AWAY), "auto", metrics)
     assert set(told) == {False}
     assert (follows.warning, metrics.binlog_hindered, metrics.binlog_lagging) == ("", 1, 0)
+    told_of = [each for each in caplog.records if "not seen" in each.getMessage()]
+    assert [each.levelname for each in told_of] == ["WARNING"] * 2, "once for each reason"
 
 
 @pytest.mark.parametrize(

@@ -705,7 +705,7 @@ class TestTheServer:
             client.read("SELECT * FROM t")
             assert client.count("sqlcache_hits_total") == hits + 1, "who may not forgets nothing"
             (line,) = not_seen(served)
-            assert "level=info" in line
+            assert "level=warning" in line
             assert "GRANT REPLICATION SLAVE" in line
         finally:
             own_server.sql(f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {account}")
