@@ -172,7 +172,7 @@ def test_each_starts_when_what_it_needs_is_well() -> None:
 def test_the_init_script_gives_sqlcache_the_rights_that_the_readme_names() -> None:
     script = accounts((DOCKER / "mysql" / "1-accounts.sh").read_text())
     readme = accounts((CHECKOUT / "README.md").read_text())
-    assert len(readme) == 2
+    assert len(readme) == 3
     assert readme < script
 
 
