@@ -84,7 +84,7 @@ def load(
     at, nor are files that they name. `had_file`: there was a file with settings before, which is
     not to be without any now: what it said, as that a table is not cached, is not thereby revoked.
 
-    Raises: ConfigError, a line for each thing that is wrong.
+    Raises: ConfigError, a line for each thing that is wrong, then one for each warning.
     """
     environment = environment or {}
     if config is None and (named := environment.get(_FILE_VARIABLE)):
@@ -94,8 +94,11 @@ def load(
     if only is not None:
         taken = (path for path in given if path in only or path.partition(".")[0] in only)
         given = {path: given[path] for path in taken}
-    loaded = _validated(given | _from_flags(flags or {}))
     warnings = tuple(_not_understood(environment))
+    try:
+        loaded = _validated(given | _from_flags(flags or {}))
+    except ConfigError as error:  # one of them may have been meant for what is not set
+        raise ConfigError("\n".join((str(error), *warnings))) from None
     return loaded._replace(warnings=warnings, has_file=bool(from_file))
 
 

@@ -418,6 +418,14 @@ class TestRefusals:
             " or as url in section [upstream] of sqlcache.toml"
         ]
 
+    def test_a_variable_that_may_have_been_meant_for_it_is_named(self) -> None:
+        missing, meant = refused(upstream=None, environment={"SQLCACHE_UPSTREAM_URL": "s3cret"})
+        assert missing.startswith("upstream.url: is not set")
+        assert meant == (
+            "SQLCACHE_UPSTREAM_URL: there is no such setting, it changes nothing;"
+            " did you mean SQLCACHE_UPSTREAM__URL?"
+        )
+
     @pytest.mark.parametrize(
         ("node", "expected"),
         [
