@@ -17,7 +17,10 @@ def address_of(settings: Settings) -> HostPort:
     """Where the door is to be found from here. Raises: ConfigError where there is none."""
     listen = settings.admin.listen
     if listen is None:
-        raise ConfigError("admin.listen: is not set, so there is nobody to ask")
+        raise ConfigError(
+            "admin.listen: is not set; give the HOST:PORT of the running sqlcache as --admin,"
+            " as SQLCACHE_ADMIN, or by its file, as --config"
+        )
     return HostPort(_HERE.get(listen.host, listen.host), listen.port)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -56,3 +57,21 @@ def test_what_a_sqlcache_refuses_is_said(capsys: pytest.CaptureFixture[str]) -> 
     with program(422, b'{"error": "sort = fun: expected one of hits"}') as address:
         assert main(["stats", "--statements", "--admin", address]) == 2
         assert f"admin.listen = {address}: sort = fun: expected" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["flush", "--all"], ["stats", "--statements"], ["top"]])
+def test_who_asks_without_an_address_is_told_how_to_give_it(
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)  # there is no file with it
+    monkeypatch.delenv("SQLCACHE_ADMIN", raising=False)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert main(command) == 2
+    assert capsys.readouterr().err == (
+        "sqlcache: admin.listen: is not set; give the HOST:PORT of the running sqlcache as --admin,"
+        " as SQLCACHE_ADMIN, or by its file, as --config\n"
+    )
