@@ -64,7 +64,7 @@ class AdminClient:
             raise stranger
         told: Any = _Said(said, stranger) if isinstance(said, dict) else said
         if refused:
-            raise ConfigError(f"admin.listen = {address}: {told['error']}")
+            raise ConfigError(f"the sqlcache at {address} says: {told['error']}")
         return told
 
 
