@@ -24,26 +24,21 @@ others wait."""
 _MANIFEST_BYTES = len(MANIFEST) + _COUNT.size + FILL_ID_BYTES
 
 
-def pack(
-    entry: bytes,
-    versions_bytes: int,
-    *,
-    fill_id: bytes,
-    max_item_bytes: int,
-    compress_over_bytes: int,
-) -> tuple[bytes, list[bytes]]:
-    """The entry's item, and the items of its parts, if it needs any.
-
-    `max_item_bytes` bounds each value; `compress_over_bytes` of 0 compresses nothing, and what is
-    very long is stored as it is. Raises: OverflowError where there would be more parts than a
-    manifest can count.
-    """
+def compressed(entry: bytes, versions_bytes: int, *, over_bytes: int) -> bytes:
+    """The entry, or a shorter form of one of more than `over_bytes`; 0 compresses nothing, and what
+    is very long stays as it is."""
     body_bytes = len(entry) - versions_bytes
-    if compress_over_bytes and compress_over_bytes < body_bytes <= _MOST_UNPACKED_BYTES:
-        packed = COMPRESSED + zlib.compress(memoryview(entry)[versions_bytes:], _LEVEL)
-        entry = min(entry, entry[:versions_bytes] + packed, key=len)
-    if len(entry) <= max_item_bytes:
-        return entry, []
+    if not over_bytes or not over_bytes < body_bytes <= _MOST_UNPACKED_BYTES:
+        return entry
+    packed = COMPRESSED + zlib.compress(memoryview(entry)[versions_bytes:], _LEVEL)
+    return min(entry, entry[:versions_bytes] + packed, key=len)
+
+
+def cut(
+    entry: bytes, versions_bytes: int, *, fill_id: bytes, max_item_bytes: int
+) -> tuple[bytes, list[bytes]]:
+    """The manifest of an entry, and the items of its parts, of at most so many bytes each. Raises:
+    OverflowError where there would be more parts than a manifest can count."""
     versions, body = entry[:versions_bytes], entry[versions_bytes:]
     piece_bytes = max_item_bytes - FILL_ID_BYTES
     if len(body) > _MOST_PARTS * piece_bytes:

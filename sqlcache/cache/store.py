@@ -157,20 +157,19 @@ class EntryStore:
         """What stores an entry: the item that is found, and the parts that it is made of. Raises:
         OverflowError where these are too many."""
         fill_id = fresh_id()
-        item, pieces = parts.pack(
-            entry,
-            len(versions),
-            fill_id=fill_id,
-            max_item_bytes=self._max_item_bytes,
-            compress_over_bytes=self._compress_over_bytes,
-        )
         ttl_s = read.freshness.ttl_s if ttl_s is None else min(ttl_s, read.freshness.ttl_s)
+        item = parts.compressed(entry, len(versions), over_bytes=self._compress_over_bytes)
+        if len(item) <= self._max_item_bytes:
+            return self._stores(read.key, item, ttl_s), []
+        item, pieces = parts.cut(
+            item, len(versions), fill_id=fill_id, max_item_bytes=self._max_item_bytes
+        )
         keys = self._part_keys(read, fill_id, len(pieces))
+        stored = [self._stores(key, piece, ttl_s) for key, piece in zip(keys, pieces, strict=True)]
+        return self._stores(read.key, item, ttl_s), stored
 
-        def stores(key: bytes, value: bytes) -> Request:
-            return key, meta_set(key, self._seal.sealed(key, value), ttl_s=ttl_s)
-
-        return stores(read.key, item), list(map(stores, keys, pieces))
+    def _stores(self, key: bytes, value: bytes, ttl_s: int) -> Request:
+        return key, meta_set(key, self._seal.sealed(key, value), ttl_s=ttl_s)
 
     def _told(self, read: Read, entry: bytes | None, reply: Reply | None, told: Told) -> None:
         """Whether memcached has taken it; then the entry is kept near, if it is given."""

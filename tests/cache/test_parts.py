@@ -5,20 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlcache.cache.entry import encode
-from sqlcache.cache.parts import COMPRESSED, join, pack, parts_of, unpack
+from sqlcache.cache.parts import COMPRESSED, compressed, cut, join, parts_of, unpack
 
 VERSIONS = b"v" * 24
 ID = b"12345678"
 
 
 def packed(entry: bytes, max_item_bytes: int = 100, compress: int = 0) -> tuple[bytes, list[bytes]]:
-    return pack(
-        entry,
-        len(VERSIONS),
-        fill_id=ID,
-        max_item_bytes=max_item_bytes,
-        compress_over_bytes=compress,
-    )
+    item = compressed(entry, len(VERSIONS), over_bytes=compress)
+    if len(item) <= max_item_bytes:
+        return item, []
+    return cut(item, len(VERSIONS), fill_id=ID, max_item_bytes=max_item_bytes)
 
 
 def unpacked(item: bytes, pieces: list[bytes]) -> bytes | None:
