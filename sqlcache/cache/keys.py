@@ -31,8 +31,11 @@ def commit_id(reading: bytes, gtid: bytes) -> bytes:
 
 
 def _hashed(fields: Iterable[bytes]) -> hashlib.blake2b:
-    framed = [part for field in fields for part in (len(field).to_bytes(8, "little"), field)]
-    return hashlib.blake2b(b"".join(framed), digest_size=DIGEST_BYTES)
+    state = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for field in fields:
+        state.update(len(field).to_bytes(8, "little"))
+        state.update(field)
+    return state
 
 
 class EntryKeys:
