@@ -13,6 +13,8 @@ import hashlib
 from binascii import b2a_base64
 from collections.abc import Iterable
 
+from sqlcache.memcache.protocol import checked_key
+
 FORMAT = 5
 """How tags' logs and entries are written; another one where an older process would misread them."""
 DIGEST_BYTES = 16
@@ -60,8 +62,10 @@ class Keyspace:
     __slots__ = ("_prefix", "_seal")
 
     def __init__(self, prefix: str, seal: bytes = b"") -> None:
-        """`seal` is the name of that of the entries, see `cache.seals`."""
+        """`seal` is the name of that of the entries, see `cache.seals`. Raises: ValueError for a
+        prefix that memcached would not take in a key."""
         self._prefix = prefix.encode()
+        checked_key(self._key(b"e", bytes(DIGEST_BYTES)))  # no other is longer, or has other bytes
         self._seal = (seal,) if seal else ()
 
     def entry(self, fingerprint: bytes, canonical: bytes, ttl_s: int) -> bytes:

@@ -5,6 +5,8 @@ Laws:
 - One request gives exactly one reply, and replies come in the order of the requests. The `q`
   flag, which drops replies, breaks this law and must not be sent.
 - A reply is a plain tuple: the hot path makes thousands of them a second.
+- Keys are not looked at here: who makes them checks them once, by `checked_key`. One that memcached
+  would not take could end a request, and begin another.
 - A `SERVER_ERROR` line answers one request, and the connection lives on: memcached swallows the
   value it refuses. `ERROR`, `CLIENT_ERROR` and any line that is no meta reply mean that the two
   ends no longer agree where a request begins: `ProtocolError`.
@@ -65,11 +67,8 @@ _LONG_BYTES: Final = 131_072
 
 
 def meta_get(key: bytes, flags: bytes = b"v") -> bytes:
-    """The `mg` request for `key`; `flags` are separated by spaces, such as `b"v c t"`.
-
-    Raises: ValueError when memcached would not take the key.
-    """
-    return b"mg %b %b\r\n" % (checked_key(key), flags)
+    """The `mg` request for `key`; `flags` are separated by spaces, such as `b"v c t"`."""
+    return b"mg %b %b\r\n" % (key, flags)
 
 
 def meta_set(
@@ -90,7 +89,7 @@ def meta_set(
     Append and prepend keep the TTL the item has: `ttl_s` is ignored. They also answer `NS` when
     the joined value would pass the item size limit. `flags` are more flags, such as `b"c"`.
 
-    Raises: ValueError for a key memcached would not take, or a negative TTL.
+    Raises: ValueError for a negative TTL.
     """
     more = b" M" + mode if mode != b"S" else b""
     if cas is not None:
@@ -99,13 +98,7 @@ def meta_set(
         more += b" N%d" % clamped_ttl(vivify_ttl_s)
     if flags:
         more += b" " + flags
-    return b"ms %b %d T%d%b\r\n%b\r\n" % (
-        checked_key(key),
-        len(value),
-        clamped_ttl(ttl_s),
-        more,
-        value,
-    )
+    return b"ms %b %d T%d%b\r\n%b\r\n" % (key, len(value), clamped_ttl(ttl_s), more, value)
 
 
 def meta_append(key: bytes, value: bytes, *, begins: bytes = b"", ttl_s: int = 0) -> list[bytes]:
@@ -119,14 +112,11 @@ def meta_append(key: bytes, value: bytes, *, begins: bytes = b"", ttl_s: int = 0
 
 
 def meta_delete(key: bytes, *, cas: int | None = None, flags: bytes = b"") -> bytes:
-    """The `md` request for `key`; with `cas`, only while the item's CAS unique is that one.
-
-    Raises: ValueError when memcached would not take the key.
-    """
+    """The `md` request for `key`; with `cas`, only while the item's CAS unique is that one."""
     more = b" C%d" % cas if cas is not None else b""
     if flags:
         more += b" " + flags
-    return b"md %b%b\r\n" % (checked_key(key), more)
+    return b"md %b%b\r\n" % (key, more)
 
 
 def checked_key(key: bytes) -> bytes:

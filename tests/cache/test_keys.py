@@ -1,3 +1,5 @@
+import pytest
+
 from sqlcache.cache.keys import DIGEST_BYTES, Keyspace, digest
 from sqlcache.memcache.protocol import checked_key
 
@@ -13,6 +15,12 @@ def test_any_identifier_makes_a_key_memcached_takes() -> None:
     checked_key(keys.tag("my schema\n", "t" * 256))
     checked_key(keys.entry(b"\0" * 16, b"SELECT\t1", 60))
     checked_key(keys.lease(keys.entry(b"", b"", 1), b"v" * 800))
+
+
+@pytest.mark.parametrize("prefix", ["my app", "a\r\nmn", "\x7f", "x" * 250])
+def test_a_prefix_that_memcached_would_not_take_makes_no_keys(prefix: str) -> None:
+    with pytest.raises(ValueError, match="not a memcached key"):
+        Keyspace(prefix)
 
 
 def test_prefixes_and_kinds_keep_keys_apart() -> None:
