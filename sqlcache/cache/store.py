@@ -6,11 +6,11 @@ from functools import partial
 from typing import NamedTuple
 
 from sqlcache.cache import parts
+from sqlcache.cache.key_index import KeyIndex
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.near import NearCache
 from sqlcache.cache.outcomes import UNREACHABLE, Bypass, Hit
 from sqlcache.cache.reads import Read
-from sqlcache.cache.records import Records
 from sqlcache.cache.seals import Seal
 from sqlcache.cache.tag_logs import fresh_id
 from sqlcache.memcache.cluster import Cluster, Request
@@ -67,13 +67,13 @@ class EntryStore:
         self._compress_over_bytes = compress_over_bytes
         self._parts_at_once = max(_AT_ONCE_BYTES // max_item_bytes, 1)
         self._storing_parts = asyncio.Lock()
-        self._records = Records(cluster, keyspace)
+        self._key_index = KeyIndex(cluster, keyspace)
         self._storing: set[asyncio.Task[None]] = set()
         self._unpacking: dict[bytes, _Unpacking] = {}  # by key; each ends when its nodes do
 
     async def close(self) -> None:
         """Stores nothing any more."""
-        self._records.close()
+        self._key_index.close()
         for task in list(self._storing):
             task.cancel()
         await asyncio.gather(*self._storing, return_exceptions=True)
@@ -183,7 +183,7 @@ class EntryStore:
             freshness = read.freshness
             now = asyncio.get_running_loop().time()
             self._keep_near(read, entry, now + freshness.ttl_s - freshness.early_s)
-        self._records.note(read)
+        self._key_index.note(read)
 
     async def unpack(
         self, read: Read, item: bytes, versions: bytes, until: float

@@ -269,7 +269,7 @@ async def test_no_more_is_written_of_a_table_than_is_kept() -> None:
         for number in range(5_000)
     ]
     for read in reads:
-        engine._store._records.note(read)
+        engine._store._key_index.note(read)
     async with asyncio.timeout(10):
         while not written:
             await asyncio.sleep(0.01)

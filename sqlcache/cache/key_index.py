@@ -18,8 +18,8 @@ _LIST_BYTES = 16_384
 _SHAPE_BYTES = 200
 
 
-class Records:
-    """Those of one process. Made inside a running event loop; `close` ends it."""
+class KeyIndex:
+    """What one process notes. Made inside a running event loop; `close` ends it."""
 
     def __init__(self, cluster: Cluster, keyspace: Keyspace) -> None:
         self._cluster = cluster
