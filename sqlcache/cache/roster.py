@@ -93,25 +93,30 @@ class Roster:
         if self._others:
             at = ", ".join(sorted(self._others))
             raise NotNow(
-                f"{self._difference()}, unlike other sqlcaches at work on {at}. So some would not"
-                f" see what others write: stop all of them, wait {LAPSE_S} s, and start them alike"
+                f"{self._difference()}, seen on {at}. Each would miss what the other writes: stop"
+                f" all of them, wait {LAPSE_S} s, and start them alike"
             )
         self._watching = asyncio.get_running_loop().create_task(self._watch())
 
     def _difference(self) -> str:
-        """What is not as others have it."""
+        """What is not as others have it, as a sentence."""
+        subject, other = self._differing()
+        return f"{subject}: another sqlcache uses, or used within the last {LAPSE_S} s, {other}"
+
+    def _differing(self) -> tuple[str, str]:
+        """The same: what this one has, and what others have."""
         theirs = next(iter(self._others.values()))
         nodes, *rest = theirs.split(b" ")
         own_nodes, written, *times = self._own.split(b" ")
         if theirs == self._own:
-            return f"one of memcached.nodes, {', '.join(_TIMES)} is not the same for all"
+            return f"memcached.nodes, {', '.join(_TIMES)}", "another value of one of these"
         if nodes != own_nodes:
-            return f"memcached.nodes = {', '.join(sorted(self._cluster.nodes))} is another list"
+            return f"memcached.nodes = {', '.join(sorted(self._cluster.nodes))}", "another list"
         if rest[:1] != [written] or len(rest) != 1 + len(times):
-            return "this version of sqlcache keeps its records in another way"
+            return "this version of sqlcache", "records of another form"
         pairs = zip(_TIMES, times, rest[1:], strict=True)
         name, own = next((name, own) for name, own, other in pairs if own != other)
-        return f"{name} = {own.decode()} is another time"
+        return f"{name} = {own.decode()}", "another time"
 
     @property
     def trouble(self) -> str:
@@ -119,8 +124,7 @@ class Roster:
         as were just now."""
         if self._fence is None:
             return ""
-        told = self._difference_from_others
-        return f"nothing is served, for other sqlcaches are, or just were, at work: {told}"
+        return f"nothing is served: {self._difference_from_others}"
 
     async def close(self) -> None:
         """Ends it; the digests lapse."""

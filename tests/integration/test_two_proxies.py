@@ -966,7 +966,7 @@ def test_a_proxy_with_another_list_of_nodes_does_not_start_beside_the_others(
     with PrivateMemcached(tmp_path / "second") as second:
         proxy(upstream, [memcached, second])
         other = ForkedSqlcache(tmp_path / "other", upstream.service_url, (memcached.address,))
-        with pytest.raises(NotStarted, match="is another list"):
+        with pytest.raises(NotStarted, match="another list, seen on"):
             other.start()
 
 
