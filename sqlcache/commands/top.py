@@ -18,7 +18,9 @@ def run(settings: Settings) -> int:
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.partition(".")[0] != "textual":
             raise
-        raise SqlcacheError("top: textual is not installed: pip install 'textual>=8'") from None
+        # Not just any pip: textual is to come where this sqlcache is.
+        pip = f"{sys.executable} -m pip install 'textual>=8'"
+        raise SqlcacheError(f"top: textual is not installed: {pip}") from None
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise SqlcacheError(
             "top: expected a terminal; sqlcache stats --statements prints the list anywhere"

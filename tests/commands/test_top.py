@@ -198,5 +198,5 @@ def test_without_textual_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "textual", None)
     assert main(["top", "--admin", "127.0.0.1:1"]) == 2
     assert capsys.readouterr().err == (
-        "sqlcache: top: textual is not installed: pip install 'textual>=8'\n"
+        f"sqlcache: top: textual is not installed: {sys.executable} -m pip install 'textual>=8'\n"
     )
