@@ -294,14 +294,29 @@ def _asking(options: argparse.Namespace, only: frozenset[str]) -> Settings:
     return load(options.config, os.environ, flags | made_up, only=only).settings
 
 
+_HINT: Final = (
+    f"; settings without a flag are given as SQLCACHE_CACHE__TTL_S=5 or in {DEFAULT_FILE}"
+)
+
+
 class _Parser(argparse.ArgumentParser):
     """Takes flags by their full names only, and repeats none of a URL's login when it complains."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, allow_abbrev=False)
+        self.takes_settings = False
 
     def error(self, message: str) -> NoReturn:
         super().error(without_login(message))
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Refuses what it does not know: else the parser of all commands does, with its usage."""
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            is_flag = any(each.startswith("--") for each in unknown)
+            hint = _HINT if self.takes_settings and is_flag else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return known, unknown
 
     def print_help(self, file: Any = None) -> None:
         print(self.format_help(), end="", file=file)  # argparse would not say that this fails
@@ -361,7 +376,7 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _fill_stats(stats: argparse.ArgumentParser) -> None:
+def _fill_stats(stats: _Parser) -> None:
     about = stats.add_mutually_exclusive_group()
     about.add_argument("--table", metavar="SCHEMA.TABLE", help="its tag, and what hangs on it")
     for shown, tells in _SHOWN.items():
@@ -379,7 +394,7 @@ def _fill_stats(stats: argparse.ArgumentParser) -> None:
     _add_setting_flags(stats, ("memcached", "admin"))
 
 
-def _fill_flush(flush: argparse.ArgumentParser) -> None:
+def _fill_flush(flush: _Parser) -> None:
     flushed = flush.add_mutually_exclusive_group(required=True)
     flushed.add_argument("--table", metavar="SCHEMA.TABLE", help="those that hang on a table")
     flushed.add_argument("--schema", metavar="NAME", help="those of a schema")
@@ -387,7 +402,7 @@ def _fill_flush(flush: argparse.ArgumentParser) -> None:
     _add_setting_flags(flush, ("admin",))
 
 
-def _fill_explain(explain: argparse.ArgumentParser) -> None:
+def _fill_explain(explain: _Parser) -> None:
     explain.add_argument("statement", metavar="STATEMENT", help="in quotes; it is not run")
     explain.add_argument("--schema", metavar="NAME", help="the session's default schema")
     explain.add_argument(
@@ -437,12 +452,13 @@ def _fill_demo(demo: argparse.ArgumentParser) -> None:
 
 
 def _add_setting_flags(
-    command: argparse.ArgumentParser,
+    command: _Parser,
     listed: Container[str],
     meaning: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Those of SHORT_NAMES, and `--config`; help has the `listed` ones, some with a meaning of the
     command's own."""
+    command.takes_settings = True
     admin: dict[str, Any] = {"type": _host_and_port}
     for name, flag in _SETTING_FLAGS.items():
         options = flag | (admin if name == "admin" else {})

@@ -142,6 +142,32 @@ def test_a_wrong_command_line_is_explained_and_ends_with_2(
     assert "usage: sqlcache" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["serve", "check-config"])
+def test_a_wrong_flag_shows_the_commands_own_flags_and_how_else_settings_are_given(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--ttl", "5"])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"usage: sqlcache {command} ")
+    assert said.endswith(
+        f"sqlcache {command}: error: unrecognized arguments: --ttl 5; settings without a flag are"
+        " given as SQLCACHE_CACHE__TTL_S=5 or in sqlcache.toml\n"
+    )
+
+
+@pytest.mark.parametrize("arguments", [["demo", "--ttl=5"], ["serve", "5"]])
+def test_what_cannot_be_meant_for_a_setting_has_no_such_hint(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(arguments)
+    said = capsys.readouterr().err
+    assert said.startswith(f"usage: sqlcache {arguments[0]} ")
+    assert said.endswith(f"unrecognized arguments: {arguments[1]}\n")
+
+
 def test_a_misspelled_flag_does_not_show_the_password(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["serve", "--upsteam", "mysql://cat:s3cret@127.0.0.1:3306"])
