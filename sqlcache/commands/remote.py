@@ -35,9 +35,12 @@ def show(settings: Settings, shown: str, *, sort: str | None, limit: int, as_jso
         print(json.dumps(said["items"], indent=2))
         return 0
     columns, cells = _SHOWN[shown]
-    table = Table(*(Column(each.strip(), justify=_side(each)) for each in columns))
+    added = sort is not None and sort not in _HAVE_COLUMNS[shown]
+    headings = (f" {sort}", *columns) if added else columns
+    table = Table(*(Column(each.strip(), justify=_side(each)) for each in headings))
     for row in said["items"]:
-        table.add_row(*(Text(printable(each)) for each in cells(row)))
+        first = (_plain(row[sort]),) if added else ()
+        table.add_row(*(Text(printable(each)) for each in (*first, *cells(row))))
     Console(width=None if sys.stdout.isatty() else _WIDE).print(table)
     by = "" if sort is None else f", by {sort}"
     print(f"{len(said['items'])} of {said['total']}{by}")
@@ -82,6 +85,12 @@ def _session(row: dict[str, Any]) -> tuple[str, ...]:
 
 def _event(row: dict[str, Any]) -> tuple[str, ...]:
     return row["at"], row["kind"], str(row["pid"]), row["event"]
+
+
+def _plain(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _age(seconds: float | None) -> str:
@@ -140,3 +149,35 @@ _SHOWN: Final[dict[str, tuple[tuple[str, ...], _Cells]]] = {  # figures begin wi
     ),
     "events": (("at", "kind", " pid", "event"), _event),
 }
+_HAVE_COLUMNS: Final[dict[str, frozenset[str]]] = {
+    "statements": frozenset(("calls", "hits", "mysql_mean_s", "saved_s")),
+    "tables": frozenset(
+        (
+            "hits",
+            "misses",
+            "writes",
+            "invalidations",
+            "fills",
+            "last_write_s_ago",
+            "read_s_ago",
+            "table",
+        )
+    ),
+    "nodes": frozenset(("node",)),
+    "sessions": frozenset(
+        (
+            "connected_s",
+            "idle_s",
+            "id",
+            "user",
+            "address",
+            "schema",
+            "state",
+            "in_transaction",
+            "why_not",
+            "statement",
+        )
+    ),
+    "events": frozenset(("at", "kind", "pid")),
+}
+"""What a list can be sorted by that is to be seen in it anyway; else it is the first column."""

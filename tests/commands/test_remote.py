@@ -31,10 +31,11 @@ def used(
 
 
 def shown(
-    server: PrivateSqlcache, which: str, capsys: pytest.CaptureFixture[str]
+    server: PrivateSqlcache, which: str, capsys: pytest.CaptureFixture[str], *flags: str
 ) -> list[list[str]]:
     """The headings, and the rows."""
-    assert main(["stats", f"--{which}", "--admin", f"127.0.0.1:{server.admin_port}"]) == 0
+    admin = "--admin", f"127.0.0.1:{server.admin_port}"
+    assert main(["stats", f"--{which}", *flags, *admin]) == 0
     lines = capsys.readouterr().out.splitlines()
     rows = [line.replace("┃", "│").split("│")[1:-1] for line in lines if line[0] in "┃│"]
     return [[cell.strip() for cell in row] for row in rows]
@@ -46,6 +47,25 @@ def test_each_column_has_a_heading(
 ) -> None:
     headings, *_ = shown(used, which, capsys)
     assert all(headings)
+
+
+@pytest.mark.parametrize("sort", ["bypasses", "fills", "mysql_p99_s"])
+def test_what_statements_are_sorted_by_is_shown(
+    sort: str, used: PrivateSqlcache, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = json.loads(used.fetch(f"/api/statements?sort={sort}"))["items"]
+    (headings, *rows) = shown(used, "statements", capsys, "--sort", sort)
+    assert headings[0] == sort
+    said = [each[sort] for each in items]
+    assert [row[0] for row in rows] == ["-" if each is None else f"{each:g}" for each in said]
+
+
+@pytest.mark.parametrize("sort", ["calls", "hits", "mysql_mean_s", "saved_s"])
+def test_what_has_a_column_is_shown_once(
+    sort: str, used: PrivateSqlcache, capsys: pytest.CaptureFixture[str]
+) -> None:
+    headings = shown(used, "statements", capsys)[0]
+    assert shown(used, "statements", capsys, "--sort", sort)[0] == headings
 
 
 def test_a_table_has_its_figures_below_their_headings(
