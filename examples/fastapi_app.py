@@ -4,6 +4,7 @@ DATABASE_URL=mysql://app:pw@127.0.0.1:3306/shop uvicorn examples.fastapi_app:app
 """
 
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
@@ -14,9 +15,8 @@ from pydantic import BaseModel
 import sqlcache
 from sqlcache.metrics import CONTENT_TYPE
 
-cache = sqlcache.connect(
-    os.environ["DATABASE_URL"], memcached=os.environ.get("MEMCACHED", "memory")
-)
+url = os.environ.get("DATABASE_URL") or sys.exit(f"DATABASE_URL is not set\n\n{__doc__}")
+cache = sqlcache.connect(url, memcached=os.environ.get("MEMCACHED", "memory"))
 
 
 @asynccontextmanager

@@ -5,14 +5,14 @@ DATABASE_URL=mysql://app:pw@127.0.0.1:3306/shop python examples/script.py
 
 import asyncio
 import os
+import sys
 from dataclasses import dataclass
 from decimal import Decimal
 
 import sqlcache
 
-cache = sqlcache.connect(
-    os.environ["DATABASE_URL"], memcached=os.environ.get("MEMCACHED", "memory")
-)
+url = os.environ.get("DATABASE_URL") or sys.exit(f"DATABASE_URL is not set\n\n{__doc__}")
+cache = sqlcache.connect(url, memcached=os.environ.get("MEMCACHED", "memory"))
 
 
 @dataclass

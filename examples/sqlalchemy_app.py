@@ -5,6 +5,7 @@ DATABASE_URL=mysql://app:pw@127.0.0.1:3306/shop python examples/sqlalchemy_app.p
 
 import asyncio
 import os
+import sys
 
 from sqlalchemy import ForeignKey, String, select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -33,8 +34,9 @@ class Book(Base):
 
 
 async def main() -> None:
+    url = os.environ.get("DATABASE_URL") or sys.exit(f"DATABASE_URL is not set\n\n{__doc__}")
     store = os.environ.get("MEMCACHED", "memory")
-    async with sqlcache.connect(os.environ["DATABASE_URL"], memcached=store) as cache:
+    async with sqlcache.connect(url, memcached=store) as cache:
         engine = create_async_engine(cache)
         async with engine.begin() as connection:
             await connection.run_sync(Base.metadata.create_all)

@@ -53,6 +53,22 @@ def output_of(name: str, environment: dict[str, str]) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.parametrize("name", ["fastapi_app.py", "script.py", "sqlalchemy_app.py"])
+def test_what_is_not_given_is_said(name: str) -> None:
+    given = {key: value for key, value in os.environ.items() if key != "DATABASE_URL"}
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name)],
+        env=given,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("DATABASE_URL is not set\n")
+    assert re.search(rf"DATABASE_URL=mysql://\S+ .*{name.partition('.')[0]}", done.stderr)
+
+
 def test_the_script_asks_mysql_again_only_after_the_change(environment: dict[str, str]) -> None:
     asked, first, second, again, changed = output_of("script.py", environment)
     assert asked == again == "asking MySQL for shelf 3"
