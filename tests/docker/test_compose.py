@@ -183,16 +183,31 @@ def test_the_init_script_is_sourced_not_run() -> None:
     subprocess.run(["bash", "-n", script], check=True)
 
 
+@both
+def test_a_service_may_do_its_work_and_nothing_else(project: Project) -> None:
+    for told in project.services.values():
+        assert told["read_only"] is True
+        assert told["cap_drop"] == ["ALL"]
+        assert "cap_add" not in told
+        assert told["security_opt"] == ["no-new-privileges:true"]
+        assert told["restart"] == "unless-stopped"
+
+
 @each_service
-def test_a_service_may_do_its_work_and_nothing_else(service: str) -> None:
+def test_a_service_has_its_share_of_the_machine(service: str) -> None:
     told = WHOLE.services[service]
-    assert told["read_only"] is True
-    assert told["cap_drop"] == ["ALL"]
-    assert "cap_add" not in told
-    assert told["security_opt"] == ["no-new-privileges:true"]
-    assert told["restart"] == "unless-stopped"
     assert told["mem_limit"]
     assert told["pids_limit"]
+
+
+def test_all_that_is_open_to_this_machine_is_named_at_the_top() -> None:
+    head = WHOLE.file.read_text().partition("\nname:")[0]
+    opened = {
+        each.rpartition(":")[0]
+        for told in WHOLE.services.values()
+        for each in told.get("ports", ())
+    }
+    assert opened == set(re.findall(r"127\.0\.0\.1:\d+", head))
 
 
 def test_the_app_cannot_go_round_sqlcache() -> None:
