@@ -289,7 +289,7 @@ class SessionState:
         self.temporary.merges |= statement.merges
         # What runs other statements may have created a temporary table with them.
         self.temporary.unknown |= statement.opaque_session and not statement.only_sets
-        self.temporary.may_be_set(statement.settings)
+        self.temporary.may_be_set(statement)
         if failed:
             self._may_have_run(statement, alone=alone)
             return

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from sqlcache.plan.variables import Assignments
 from sqlcache.sql.names import TableRef
 from sqlcache.sql.statement import TEMPORARY_TOLD_APART_BY, Statement
 
@@ -31,10 +30,12 @@ class TemporaryTables:
         """Whether a name, with this default schema, is that of one, written so."""
         return ref.under(schema) in self.names
 
-    def may_be_set(self, settings: Assignments) -> None:
-        """Some of these may be others from now on: those that there are may be hidden, and come
-        back."""
-        if self.names and any(name in TEMPORARY_TOLD_APART_BY for name, _ in settings):
+    def may_be_set(self, statement: Statement) -> None:
+        """By what it sets those that there are may be hidden, and come back."""
+        names = (name for name, _ in statement.settings)
+        if self.names and (
+            statement.opaque_session or not TEMPORARY_TOLD_APART_BY.isdisjoint(names)
+        ):
             self.unknown = True
 
     def ran(self, statement: Statement, schema: str | None) -> None:

@@ -93,13 +93,12 @@ class OwnTransaction:
             # The running one has what it began with, and so may those that follow where it ends by
             # itself: what they have no variable tells, until one is ended by name.
             self._state.next_transaction_set = True
-        chained = False  # perhaps, to one with a level of its own
+        before = self.view
         if ended:
-            own_access = self.view is not None and self.view.has_own_access
-            if own_access and any(map(_may_set_autocommit, meaning.statements)):
+            own = before is not None and (before.has_own_access or before.has_own_level)
+            if own and any(map(_may_set_autocommit, meaning.statements)):
                 # The server forgets that with a COMMIT, or the next read: which may be a hit.
                 self._state.next_transaction_set = True
-            chained = self.view is not None and self.view.has_own_level
             self.leave()
         self.enter()
         if self.view is None:
@@ -108,7 +107,8 @@ class OwnTransaction:
             return  # with autocommit off the next one begins with the next statement
         # It may be the transaction of before, with all that happened in it, or another.
         self.view.uncacheable |= may_end and not ended
-        self.view.uncacheable |= chained
+        if ended and before is not None:
+            self.view.follow(before)
         level = None if failed else _level_begun_with(meaning.statements, next_was_set, next_level)
         if level is None or not self._begin_with(level):
             # With settings of its own it has another isolation level than the session.

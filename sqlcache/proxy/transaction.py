@@ -35,8 +35,8 @@ class TransactionView:
     its snapshot is remembered for it as long as there is `room`, which all have together; by
     default it has some of its own."""
 
-    __slots__ = ("_access", "_kept", "_kept_bytes", "_most_kept_bytes", "_room", "has_own_level",
-                 "isolation", "opened_at", "uncacheable")  # fmt: skip
+    __slots__ = ("_access", "_chained_access", "_kept", "_kept_bytes", "_most_kept_bytes", "_room",
+                 "has_own_level", "isolation", "opened_at", "uncacheable")  # fmt: skip
 
     def __init__(
         self, isolation: str, room: Room | None = None, *, has_own_level: bool = False
@@ -52,6 +52,7 @@ class TransactionView:
         """When the snapshot was asked for, at the latest; None while there may be none."""
         self._access: Access | None = None
         """As it was begun; None: as the session has it."""
+        self._chained_access = False
         self._kept: dict[_Key, bytes] = {}
         self._kept_bytes = 0
 
@@ -73,7 +74,13 @@ class TransactionView:
     @property
     def has_own_access(self) -> bool:
         """Whether it was begun as READ ONLY or READ WRITE, whatever the session has."""
-        return self._access is not None
+        return self._access is not None or self._chained_access
+
+    def follow(self, before: "TransactionView") -> None:
+        """It may be chained to that one, and have what was set for that one alone."""
+        self.has_own_level = before.has_own_level
+        self.uncacheable |= before.has_own_level
+        self._chained_access = before.has_own_access
 
     def opening(self) -> bytes:
         """The statement that puts the server where the first hit puts the client: in a

@@ -182,7 +182,7 @@ class Statement:
     one no catalog tells.
 
     `access` is what a START TRANSACTION says that its transaction may do. `opens_snapshot`: it
-    begins with a snapshot.
+    begins with a snapshot, or by other settings than its session's.
 
     `settings` are session variables it surely sets, in order: the variable's lower-case name and
     its value, quotes off, words in lower case, ON and TRUE as 1, OFF and FALSE as 0. SET NAMES

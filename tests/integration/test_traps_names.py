@@ -194,6 +194,9 @@ def test_trap_05_what_is_prepared_makes_a_temporary_table_where_it_was(world: Wo
         ("SET pseudo_thread_id = 7, sql_mode = 'none';", "SET pseudo_thread_id = 6"),
         ("SET SESSION server_id = 7;", "SET SESSION server_id = 1"),
         ("SET STATEMENT pseudo_thread_id = 7 FOR", "SET pseudo_thread_id = 6"),
+        ("SET pseudo_thread_id = 1 + 6;", "SET pseudo_thread_id = 2 * 3"),
+        ("EXECUTE s USING @seven;", "EXECUTE s USING @six"),
+        ("CALL p7();", "SET pseudo_thread_id = 6"),
     ],
 )
 def test_trap_05_one_session_may_have_several_temporary_tables_of_one_name(
@@ -205,12 +208,16 @@ def test_trap_05_one_session_may_have_several_temporary_tables_of_one_name(
         m  {MAKE}
         m  SELECT v FROM t
         b+ SELECT v FROM t
+        m  CREATE PROCEDURE p7() SET pseudo_thread_id = 7
+        a  SET @six = 6, @seven = 7
+        a  PREPARE s FROM 'SET pseudo_thread_id = ?'
         a  SET SESSION pseudo_thread_id = 6
         a  CREATE TEMPORARY TABLE t AS SELECT 'tmp' AS v
         a  {as_another} CREATE TEMPORARY TABLE t (v INT)
         a  {as_another} DROP TEMPORARY TABLE t
         a  {back}
         a  SELECT v FROM t
+        b  SELECT v FROM t
         m  INSERT INTO t (v) VALUES ('newer')
         a  SELECT v FROM t
         b  SELECT v FROM t

@@ -632,6 +632,52 @@ def test_trap_26_a_level_that_is_set_for_one_transaction_is_for_that_one(
     world.compare(first + turn * 2 + last)
 
 
+_GOES_ON = {
+    "after a SET autocommit": (f"{_FOR_ONE} READ COMMITTED", "BEGIN; SET autocommit = 1; BEGIN"),
+    "after a hit as well": (
+        f"{_FOR_ONE} READ COMMITTED",
+        "BEGIN; SET autocommit = 1; SELECT v FROM u; BEGIN",
+    ),
+    "after many": (f"{_FOR_ONE} READ COMMITTED", "BEGIN; BEGIN; BEGIN"),
+    "in a chain": (
+        f"{_FOR_ONE} READ COMMITTED",
+        "BEGIN; COMMIT AND CHAIN; ROLLBACK AND CHAIN; BEGIN",
+    ),
+    "of reading alone": (
+        "START TRANSACTION READ ONLY",
+        "COMMIT AND CHAIN; SET autocommit = 1; SELECT v FROM u",
+    ),
+    "of reading alone, begun anew": (
+        "START TRANSACTION READ ONLY",
+        "BEGIN; SET autocommit = 1; SELECT v FROM u",
+    ),
+    "of a SET STATEMENT": ("DO 1", "SET STATEMENT tx_read_only = 1 FOR BEGIN; SELECT v FROM u"),
+}
+
+
+@pytest.mark.parametrize(("sets", "then"), _GOES_ON.values(), ids=_GOES_ON.keys())
+def test_trap_26_what_is_set_for_one_transaction_may_be_for_more(
+    world: World, sets: str, then: str
+) -> None:
+    """Where the server has not used it up: each command is one of its own."""
+    steps = "\n".join(f"        a  {each}" for each in then.split("; "))
+    turn = f"""
+        a  SELECT v FROM u
+        a  SET autocommit = 0
+        a  {sets}
+{steps}
+        a  SELECT v FROM t
+        w  UPDATE t SET v = CONCAT(v, '!')
+        w  SELECT v FROM t
+        w  SELECT v FROM t
+        a  SELECT v FROM t
+        a  UPDATE u SET v = CONCAT(v, '.') WHERE a = 1
+        a  COMMIT
+        a  SET autocommit = 1
+    """
+    world.compare(f"        w  {MAKE}" + turn * 2)
+
+
 @pytest.mark.parametrize(
     "between",
     [

@@ -18,6 +18,8 @@ from sqlcache.sql.shaping import GLOBALS_THAT_SHAPE_ANSWERS
 
 _JUDGED_AT_ONCE_BYTES = 4_096  # a few milliseconds
 _MOST_JUDGED = 100_000  # of which it is remembered, in 200 bytes each
+_MATTERING = GLOBALS_THAT_SHAPE_ANSWERS.keys() | {"pseudo_thread_id"}
+"""The variables by which a session is another one; the second by its temporary tables alone."""
 
 _ALTERED = "COALESCE(CAST({0} AS CHAR), ''), COALESCE({0} < NOW() - INTERVAL 2 SECOND, 0)"
 """When it was, and whether another time would tell were it altered once more."""
@@ -143,5 +145,5 @@ def _judge(kind: str, sql_mode: str, body: bytes) -> _Judgement:
     words = watched_words(body)
     if kind == "VIEW":
         return _Judgement(False, False, words)
-    unruly = is_unruly(body, sql_mode, GLOBALS_THAT_SHAPE_ANSWERS.keys())
+    unruly = is_unruly(body, sql_mode, _MATTERING)
     return _Judgement(unruly, unruly or leaves_something(body, sql_mode), words)
