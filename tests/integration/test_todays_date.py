@@ -62,6 +62,8 @@ TIMES = (
     "TIME(d)", "STR_TO_DATE(s, '%H:%i:%s')", "STR_TO_DATE('10:11:12', '%H:%i:%s')", "MAX(t)",
     "STR_TO_DATE(s, '%T')", "STR_TO_DATE(s, '%H:%i:%s%%Y')", "STR_TO_DATE(s, '%d:%i:%s')",
     "STR_TO_DATE(s, CONCAT('%H', ':%i:%s'))", "STR_TO_DATE(s, '%H' ':%i:%s')",
+    "/*!50000 STR_TO_DATE(s, '%H:%i:%s') */", "/*! STR_TO_DATE */ (s, '%H:%i:%s')",
+    "STR_TO_DATE /* sqlcache: ttl=10 */ (s, '%H:%i:%s')",
     "ADDTIME(t, '1:0:0')", "COALESCE(t, NULL)", "(SELECT t)",
     "JSON_VALUE('\"10:11:12\"', '$' RETURNING TIME)",
     "JSON_VALUE('\"10:11:12\"', '$' RETURNING TIME NULL ON EMPTY)",

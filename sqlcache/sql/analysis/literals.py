@@ -45,7 +45,11 @@ def ends_in_literal(tokens: Sequence[Token], end: int) -> bool:
 
 
 def tell(tokens: Sequence[Token]) -> Told:
-    """What the literals of a query tell."""
+    """What the literals of a query tell. What it has in versioned comments is not looked at, and
+    may hold such calls as well."""
+    if any(token.kind is Kind.VERSIONED for token in tokens):
+        return Told.NOTHING
+    tokens = [token for token in tokens if token.kind not in (Kind.HINT, Kind.DIRECTIVE)]
     told = Told.DATES | Told.OFFSETS
     for at, end in _calls(tokens):
         kind = _CALLS[tokens[at].word]

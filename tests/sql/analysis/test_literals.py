@@ -59,6 +59,19 @@ def test_one_format_that_may_make_a_time_is_enough() -> None:
     assert told(f"STR_TO_DATE({time}, '%Y')") is told(f"COALESCE({date}, {time})") is Told.NOTHING
 
 
+def test_calls_in_versioned_comments_tell_nothing() -> None:
+    date = "STR_TO_DATE(s, '%Y')"
+    assert told(f"{date} /*!50000 AND d < STR_TO_DATE(s, '%H') */") is Told.NOTHING
+    assert told(f"/*! STR_TO_DATE */ (s, '%H') AND d < {date}") is Told.NOTHING
+    assert told(f"{date} /*!50000 + INTERVAL 1 DAY */") is Told.NOTHING
+
+
+@pytest.mark.parametrize("between", ["/* sqlcache: ttl=10 */", "/*+ c */", "/* c */"])
+def test_what_stands_between_is_as_if_it_did_not(between: str) -> None:
+    assert told(f"STR_TO_DATE {between} (s, '%Y')") is DATES
+    assert told(f"STR_TO_DATE {between} (s, '%H')") is Told.NOTHING
+
+
 @pytest.mark.parametrize(
     "offset", ["+00:00", "-00:00", "+5:30", "+05:30", "-12:59", "+12:59", "+13:00"]
 )
