@@ -291,8 +291,6 @@ class App:
             warnings["account"] = str(error)
         except UpstreamError as error:
             return Readiness({"upstream": str(error)}, warnings)
-        if self._settings.cache.mode != "off" and not self.planner.keeper.enabled:
-            warnings["cache"] = "is switched off"
         if self.planner.keeper.trouble is not None:
             warnings["catalog"] = self.planner.keeper.trouble
         if self.planner.keeper.lacks:
