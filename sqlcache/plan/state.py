@@ -287,9 +287,7 @@ class SessionState:
         had_no_effect = failed and alone and statement.sets_role
         self.settings_unknown |= statement.opaque_session and not had_no_effect
         self.temporary.merges |= statement.merges
-        # What runs other statements may have created a temporary table with them.
-        self.temporary.unknown |= statement.opaque_session and not statement.only_sets
-        self.temporary.may_be_set(statement)
+        self.temporary.may_be_others(statement)
         if failed:
             self._may_have_run(statement, alone=alone)
             return

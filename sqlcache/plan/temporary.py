@@ -30,13 +30,13 @@ class TemporaryTables:
         """Whether a name, with this default schema, is that of one, written so."""
         return ref.under(schema) in self.names
 
-    def may_be_set(self, statement: Statement) -> None:
-        """By what it sets those that there are may be hidden, and come back."""
+    def may_be_others(self, statement: Statement) -> None:
+        """What runs other statements may have created some with them. By what is set those that
+        there are may be hidden, and come back."""
         names = (name for name, _ in statement.settings)
-        if self.names and (
-            statement.opaque_session or not TEMPORARY_TOLD_APART_BY.isdisjoint(names)
-        ):
-            self.unknown = True
+        sets = statement.opaque_session or not TEMPORARY_TOLD_APART_BY.isdisjoint(names)
+        runs_others = statement.opaque_session and not statement.only_sets
+        self.unknown |= runs_others or (sets and bool(self.names))
 
     def ran(self, statement: Statement, schema: str | None) -> None:
         """A statement changed them, with this default schema."""

@@ -193,13 +193,13 @@ def _may_set_isolation_or_access(statement: Statement) -> bool:
 def _sets_and_begins(statements: Sequence[Statement]) -> bool:
     """Whether they are SETs that end nothing, and then one that begins a transaction: .NET's
     MySqlConnector begins each so."""
-    *sets, last = statements or (None,)
-    if last is None or last.transaction is not Transaction.START:
-        return False
-    return all(
-        each.verb == "SET" and not (each.may_commit or each.reads or each.opaque_session)
-        for each in sets
-    )
+    match statements:
+        case (*sets, begins) if begins.transaction is Transaction.START:
+            return all(
+                each.verb == "SET" and not (each.may_commit or each.reads or each.opaque_session)
+                for each in sets
+            )
+    return False
 
 
 def _level_begun_with(

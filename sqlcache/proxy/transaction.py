@@ -52,7 +52,7 @@ class TransactionView:
         """When the snapshot was asked for, at the latest; None while there may be none."""
         self._access: Access | None = None
         """As it was begun; None: as the session has it."""
-        self._chained_access = False
+        self._chained_access = False  # see `follow`
         self._kept: dict[_Key, bytes] = {}
         self._kept_bytes = 0
 
