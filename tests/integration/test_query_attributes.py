@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
-from sqlcache.demo.servers import PrivateSqlServer
+from sqlcache.demo.servers import PrivateSqlServer, wait_until
 from sqlcache.mysql.constants import Capability, Command
 from tests.fakes.raw_client import NEW, RawClient, packets_of
 from tests.integration.scripts import World
@@ -78,8 +79,7 @@ def is_hit(world: World, client: Client, text: str) -> bool:
 def warm(world: World, client: Client) -> None:
     for text in (READ, OTHER):
         client.plain(text)
-        client.plain(text)
-        assert is_hit(world, client, text)
+        wait_until(partial(is_hit, world, client, text), 10, "a hit")
 
 
 def test_a_read_writes_nothing_and_is_no_hit(world: World, client: Client, direct: Client) -> None:
