@@ -13,6 +13,7 @@ Sources: MySQL's COM_STMT_EXECUTE, and Prepared_statement::check_parameter_types
 import re
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability, Command
@@ -43,8 +44,7 @@ Known = int | bytes | Null | None
 """A value that is sent: an integer, a text that is not long, or NULL; None for all else."""
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(NamedTuple):
     """How a statement is executed: with which types and `forms`, and which parameters are NULL."""
 
     types: tuple[bytes, ...]
