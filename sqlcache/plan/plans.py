@@ -92,6 +92,7 @@ _VARIABLE = rb"@@(?:(?:SESSION|LOCAL)\.)?(?:%b)" % b"|".join(FOLLOWED)
 _ASKED = rb"(?:%b|VERSION\(\))(?:\s+AS\s+[a-z_]\w*)?" % _VARIABLE
 _ASKS = re.compile(rb"(?i)SELECT\s+%b(?:\s*,\s*%b)*(?:\s+LIMIT\s+1)?" % (_ASKED, _ASKED))
 _LOGGING = b"sql_log_bin"
+_ENDS = frozenset({Transaction.COMMIT, Transaction.ROLLBACK})
 _TURNS = frozenset({"BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "SET", "USE"})
 
 
@@ -115,8 +116,8 @@ class Pass:
 
     __slots__ = ("accepted", "answered", "begins", "changes", "counts", "ends_caching",
                  "keeps_found_rows", "marks", "may_count", "may_wait", "meaning", "observes",
-                 "only_asks", "own_bytes", "pins", "reads", "reason", "rolls_back", "switches",
-                 "told", "turns", "uses", "why", "writes")  # fmt: skip
+                 "only_asks", "only_turns", "own_bytes", "pins", "reads", "reason", "rolls_back",
+                 "switches", "told", "turns", "uses", "why", "writes")  # fmt: skip
 
     def __init__(self, meaning: Meaning, reason: str, counts: StatementCounts, why: str) -> None:
         self.meaning = meaning
@@ -135,7 +136,7 @@ class Pass:
         self.only_asks = bool(reason) and not (does_more or self.may_count)
         self.marks = self.observes = NO_MARKS
         self.rolls_back = True
-        self.may_wait = self.begins = self.switches = False
+        self.may_wait = self.begins = self.switches = self.only_turns = False
         self.told: Pins | None = None
         self.pins: WritePins | None = None
         self.answered: tuple[bytes, bytes] | None = None
@@ -246,6 +247,7 @@ def pass_of(meaning: Meaning, cause: NotCacheable, counts: StatementCounts) -> P
         return None
     plan = Pass(replace(meaning, lexed=None), cause.label, counts, cause.why)
     plan.begins = _begins(statement)
+    plan.only_turns = plan.begins or statement.transaction in _ENDS
     if plan.begins or (meaning.lexed is not None and _may_wait(statement, meaning.lexed)):
         plan.may_wait, plan.only_asks = True, False
         plan.switches = any(name == _AUTOCOMMIT for name, _ in statement.settings)

@@ -123,6 +123,14 @@ class OwnTransaction:
         for statement in meaning.statements:
             self.view.ran(statement)
 
+    def turned(self, statement: Statement) -> None:
+        """The same for one that has begun a transaction like others of its session where none was
+        open, or has ended the one that was."""
+        self.leave()
+        self.enter()
+        if self.view is not None:
+            self.view.ran(statement)
+
     def _begin_with(self, level: str) -> bool:
         """The transaction has begun with this level, which was set for it alone; whether it may
         have hits. Those of another level than its session's, where they open its snapshot, may not:

@@ -30,6 +30,8 @@ _NONE = -1
 """No generation of the globals: they are those of the server of before, perhaps, and a session that
 begins by them has to ask for its own."""
 _EXPLAINS = word_set("EXPLAIN DESCRIBE DESC")
+_TRANSACTION = Status.IN_TRANS | Status.AUTOCOMMIT
+"""What a session's status tells of its transactions."""
 
 
 class Standing:
@@ -200,6 +202,8 @@ class Standing:
         if plan is None:
             self.refresh_context()
             return False
+        if isinstance(plan, Pass) and self._turned_plainly(plan, command, tracker):
+            return False
         meaning = self.meaning_under(plan, command)
         self.took_effect(command, meaning, tracker)
         if isinstance(plan, Pass) and plan.uses:
@@ -209,6 +213,26 @@ class Standing:
             self.refresh_context()
         alike = was == (self.context, self.state.variables) and before[0] == self.state.status
         return alike and self.context is not None and self.own.view is None
+
+    def _turned_plainly(self, plan: Pass, command: ClientCommand, tracker: ResponseTracker) -> bool:
+        """The same where all that has changed is that a transaction like others of its session has
+        begun, where none was open, or has ended, and none is open: most turns are such. Whether
+        this was one."""
+        state, own, begun = self.state, self.own, self.state.status & _TRANSACTION
+        if not plan.only_turns or command.code != Command.QUERY or tracker.ends[-1].warnings:
+            return False
+        if begun != (_TRANSACTION if plan.begins else Status.AUTOCOMMIT):
+            return False
+        if state.sets_next or state.variables.tells_of_transactions or self.context is None:
+            return False
+        if plan.begins and own.view is not None:
+            return False
+        own.turned(plan.meaning.statements[0])
+        self._diagnostics.passed(reads=False, keeps_found_rows=True, rows=0)
+        self._last.had_hits = False
+        self._held_back.took_effect(plan.meaning, tracker)
+        self.straight.open(self.context, own.view, state)
+        return True
 
     def meaning_under(self, plan: Plan, command: ClientCommand) -> Meaning:
         """What a command meant that was begun by this plan."""
