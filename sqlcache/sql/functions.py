@@ -82,6 +82,7 @@ _SPATIAL = word_set(
     "ST_POLYGONFROMTEXT ST_SIMPLIFY ST_SRID ST_STARTPOINT ST_SWAPXY ST_SYMDIFFERENCE",
     "ST_TOUCHES ST_TRANSFORM ST_UNION ST_VALIDATE ST_WITHIN ST_X ST_Y",
 )
+_VECTORS = word_set("FROM_VECTOR STRING_TO_VECTOR TO_VECTOR VECTOR_DIM VECTOR_TO_STRING")
 
 # Of named zones these know what was loaded into the server's tables: none, on a new server.
 KNOWING_ZONES = word_set("CONVERT_TZ")
@@ -97,6 +98,7 @@ DETERMINISTIC = (
     | _JSON
     | _ADDRESSES_AND_IDS
     | _SPATIAL
+    | _VECTORS
     | _PLACE
 )
 

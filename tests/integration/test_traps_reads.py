@@ -318,6 +318,23 @@ def test_what_is_steady_is_a_hit_until_it_is_written(world: World, read: str) ->
     """)
 
 
+def test_vectors_are_hits_until_they_are_written(world: World) -> None:
+    if world.is_mariadb:
+        pytest.skip("MariaDB 10.11 has none")
+    read = "SELECT VECTOR_TO_STRING(e), VECTOR_DIM(e) FROM embeddings"
+    world.compare(f"""
+        a  CREATE TABLE embeddings (id INT PRIMARY KEY, e VECTOR(2))
+        a  INSERT INTO embeddings VALUES (1, STRING_TO_VECTOR('[1, 2]'))
+        a  {read}
+        a+ {read}
+        b  UPDATE embeddings SET e = TO_VECTOR('[3, 4]')
+        a  {read}
+        a+ {read}
+        a  SELECT id FROM embeddings WHERE FROM_VECTOR(e) = '[3,4]'
+        a+ SELECT id FROM embeddings WHERE FROM_VECTOR(e) = '[3,4]'
+    """)
+
+
 def test_the_default_schema_is_that_of_who_asks(world: World) -> None:
     read = "SELECT DATABASE() = '{db}' AS here, v FROM {db}.t ORDER BY a"
     world.compare(f"""
