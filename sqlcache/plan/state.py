@@ -117,11 +117,6 @@ class SessionState:
         held_back = self.status & Status.IN_TRANS or not self.status & Status.AUTOCOMMIT
         return bool(held_back) or self.transaction_unsure
 
-    @property
-    def sets_next(self) -> bool:
-        """Whether anything may be set for the next transaction alone."""
-        return self.next_transaction_set or self.next_level is not None
-
     # How its texts are read.
 
     @property

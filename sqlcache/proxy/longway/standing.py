@@ -223,9 +223,8 @@ class Standing:
             return False
         if begun != (_TRANSACTION if plan.begins else Status.AUTOCOMMIT):
             return False
-        if state.sets_next or state.variables.tells_of_transactions or self.context is None:
-            return False
-        if plan.begins and own.view is not None:
+        # Where anything is set for the next transaction there is no context.
+        if self.context is None or (plan.begins and own.view is not None):
             return False
         own.turned(plan.meaning.statements[0])
         self._diagnostics.passed(reads=False, keeps_found_rows=True, rows=0)
