@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import aiomcache
 
@@ -153,14 +153,24 @@ async def figures_of(address: HostPort) -> dict[str, Any]:
     return {name: _number(stats.get(name.encode())) for name in NODE_STATS}
 
 
-async def longest_item_bytes(address: HostPort) -> int | None:
-    """What a memcached node's `-I` is; None where it does not say."""
+class NodeOptions(NamedTuple):
+    """What a memcached node was started with, as far as it says: its `-I`, in bytes, and whether
+    `-C` is not among it."""
+
+    longest_item_bytes: int | None = None
+    compares: bool = True
+
+
+async def options_of(address: HostPort) -> NodeOptions:
+    """Those of a memcached node."""
     try:
         async with asyncio.timeout(_STATS_TIMEOUT_S):
-            longest = _number((await _stats(address, b"settings")).get(b"item_size_max"))
+            told = await _stats(address, b"settings")
     except (OSError, TimeoutError, aiomcache.ClientException):
-        return None
-    return longest if isinstance(longest, int) else None
+        return NodeOptions()
+    longest = _number(told.get(b"item_size_max"))
+    compares = told.get(b"cas_enabled") != b"no"
+    return NodeOptions(longest if isinstance(longest, int) else None, compares)
 
 
 async def _stats(address: HostPort, of: bytes | None = None) -> dict[bytes, bytes | None]:

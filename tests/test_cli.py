@@ -310,6 +310,16 @@ def test_check_config_says_which_memcached_takes_no_item_as_long_as_the_settings
         )
 
 
+def test_check_config_says_which_memcached_compares_nothing(
+    mariadb: PrivateMariaDB, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with PrivateMemcached(tmp_path / "memcached", options=("-C",)) as memcached:
+        there = ["--upstream", mariadb.service_url, "--memcached", memcached.address]
+        assert main(["check-config", *there, "--connect"]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"sqlcache: memcached.nodes: {memcached.address} runs with -C")
+
+
 @pytest.mark.parametrize(
     ("known", "refused"),
     [

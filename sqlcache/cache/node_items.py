@@ -175,6 +175,8 @@ class NodeItems:
                 return
             others = b"".join(id for id in ids if id != self.id)
             cas = int(flag_of(membership[2], b"c") or 0)
+            if not cas:  # the node compares nothing, see `Roster`
+                return
             (done,) = await self.ask(name, [meta_set(key, others, ttl_s=0, cas=cas)])
             if done is None or done[0] != _CHANGED:
                 return

@@ -27,9 +27,9 @@ from sqlcache.cache.fences import Fences
 from sqlcache.cache.keys import FORMAT, Keyspace, digest
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tags import ROOT
-from sqlcache.errors import NotNow
+from sqlcache.errors import ConfigError, NotNow
 from sqlcache.memcache.cluster import Cluster
-from sqlcache.memcache.protocol import Reply, meta_get, meta_set
+from sqlcache.memcache.protocol import Reply, flag_of, meta_get, meta_set
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +54,12 @@ def in_use(nodes: Iterable[str], read_lease_s: float) -> bytes:
 def loaded(own: bytes) -> bytes:
     """The digest that stays, of a node that has its memory from a file."""
     return b"loaded " + own
+
+
+def runs_without_tokens(node: str) -> str:
+    """What is wrong with a memcached that compares and swaps nothing: marks of the dead would stay,
+    and logs of tags grow."""
+    return f"memcached.nodes: {node} runs with -C (--disable-cas): expected one without it"
 
 
 class Roster:
@@ -82,6 +88,7 @@ class Roster:
         # By nodes with another digest: where the root has a new version for that.
         self._renewed: dict[str, set[str]] = {}
         self._others: dict[str, bytes] = {}  # node -> what others have there
+        self._without_tokens: set[str] = set()  # nodes whose items have none to compare and swap by
         self._fence: Fence | None = None  # on everything, while there are others
         self._fenced_until = 0.0
         self._difference_from_others = ""  # as it was last
@@ -90,6 +97,8 @@ class Roster:
     async def agree(self) -> None:
         """Returns when all nodes that answer have this process's list. Raises: ConfigError."""
         await self._look()
+        if self._without_tokens:
+            raise ConfigError(runs_without_tokens(", ".join(sorted(self._without_tokens))))
         if self._others:
             at = ", ".join(sorted(self._others))
             raise NotNow(
@@ -141,7 +150,10 @@ class Roster:
 
     async def _look_again(self) -> None:
         before, now = set(self._others), asyncio.get_running_loop().time()
+        without_before = set(self._without_tokens)
         await self._look()
+        for name in self._without_tokens - without_before:
+            log.error("memcached node runs with -C node=%s", name)
         for name in self._others.keys() - before:
             log.error("other sqlcaches are at work: %s node=%s", self._difference(), name)
         if self._others:
@@ -161,11 +173,15 @@ class Roster:
     async def _visit(self, name: str) -> None:
         claim = meta_set(self._at_work, self._own, mode=b"E", ttl_s=LAPSE_S)
         # The other one is asked for each time as well, or it would be evicted first.
-        asked = claim, meta_get(self._at_work), meta_get(self._last)
+        asked = claim, meta_get(self._at_work, b"v c"), meta_get(self._last)
         _, found, last = await self._ask(name, *asked)
         if found is None or found[1] is None or last is None:
             self._renewed.pop(name, None)  # others may use it meanwhile
             return
+        if flag_of(found[2], b"c") == b"0":
+            self._without_tokens.add(name)
+        else:
+            self._without_tokens.discard(name)
         if found[1] != self._own:
             await self._meet(name, found[1])
             self._renewed.pop(name, None)

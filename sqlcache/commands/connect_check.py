@@ -9,6 +9,7 @@ from typing import Final
 
 from sqlcache.app import nodes_of
 from sqlcache.binlog.source import Source, refusal
+from sqlcache.cache.roster import runs_without_tokens
 from sqlcache.errors import (
     CacheUnavailable,
     ConfigError,
@@ -18,7 +19,7 @@ from sqlcache.errors import (
 )
 from sqlcache.host_names import addresses
 from sqlcache.metrics import Metrics
-from sqlcache.operations import longest_item_bytes
+from sqlcache.operations import options_of
 from sqlcache.plan.server_watch import lacking
 from sqlcache.rules import policy_of
 from sqlcache.service.connection import ServiceConnection
@@ -130,7 +131,9 @@ async def _unreached(settings: Settings) -> AsyncIterator[str]:
             )
     most = settings.memcached.max_item_bytes
     for address in settings.memcached.addresses:
-        takes = await longest_item_bytes(address)
+        takes, compares = await options_of(address)
+        if not compares:
+            yield runs_without_tokens(str(address))
         if takes is not None and takes < most + _BESIDE_A_VALUE_BYTES:
             yield (
                 f"memcached.max_item_bytes = {most}: {address} takes no item over {takes} bytes:"

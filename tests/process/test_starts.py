@@ -151,6 +151,26 @@ def test_and_where_those_at_work_have_another_list_of_nodes(
     assert (server.returncode, "another list, seen on" in said) == (1, True), said
 
 
+def test_where_memcached_compares_nothing_none_will(tmp_path: Path) -> None:
+    with PrivateMemcached(tmp_path / "memcached", options=("-C",)) as memcached:
+        nodes = "--listen", "127.0.0.1:0", "--memcached", memcached.address
+        with started_with(tmp_path, *nodes) as server:
+            _, said = server.communicate(timeout=60)
+    expected = f"memcached.nodes: {memcached.address} runs with -C"
+    assert (server.returncode, expected in said) == (2, True), said
+
+
+def test_a_memcached_that_is_started_anew_so_is_told_of(
+    proxy: ProxyFactory, mariadb: PrivateMariaDB, memcached: PrivateMemcached
+) -> None:
+    server = proxy(mariadb, memcached)
+    memcached.kill()
+    memcached.options = ("-C",)
+    memcached.restart()
+    told = f'"memcached node runs with -C" node={memcached.address}'
+    wait_until(lambda: told in server.log_text(), 30, "a line in the log")
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_where_a_file_is_of_no_use_none_will(tmp_path: Path, count: int) -> None:
     file = tmp_path / "certificate.pem"
