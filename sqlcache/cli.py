@@ -29,7 +29,7 @@ from sqlcache.commands.terminal import printable
 from sqlcache.errors import ConfigError, NotNow, SqlcacheError
 from sqlcache.process import logs
 from sqlcache.settings import MemcachedSettings, Settings
-from sqlcache.settings_sources import DEFAULT_FILE, SHORT_NAMES, Loaded, load, without_login
+from sqlcache.settings.sources import DEFAULT_FILE, SHORT_NAMES, Loaded, load, without_login
 
 _WRONG: Final = 1
 _NOT_NOW: Final = 1

@@ -12,7 +12,7 @@ from sqlcache import __version__
 from sqlcache.cli import main
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached
 from sqlcache.process import cgroup
-from sqlcache.settings_sources import SHORT_NAMES
+from sqlcache.settings.sources import SHORT_NAMES
 
 ROOT = Path(__file__).parents[1]
 UPSTREAM = ["--upstream", "mysql://cat:s3cret@127.0.0.1:3306"]

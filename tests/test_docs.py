@@ -21,7 +21,7 @@ from sqlcache.metric_kinds import Declaration
 from sqlcache.metrics import Metrics, declarations
 from sqlcache.rules import declared_of, policy_of
 from sqlcache.settings import RoutineSettings, RuleSettings, Settings
-from sqlcache.settings_sources import SHORT_NAMES, from_arguments, load
+from sqlcache.settings.sources import SHORT_NAMES, from_arguments, load
 from sqlcache.sql.policy import read_shape
 
 _TOML = re.compile(r"```toml\n(.*?)```", re.DOTALL)

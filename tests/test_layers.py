@@ -35,6 +35,7 @@ LAYERS = {
     "sqlcache": Layer.TOP,
     "sqlcache.errors": Layer.GROUND,
     "sqlcache.settings": Layer.GROUND,
+    "sqlcache.settings.sources": Layer.TOP,
     "sqlcache.driver": Layer.GROUND,
     "sqlcache.callbacks": Layer.GROUND,
     "sqlcache.metric_kinds": Layer.GROUND,

@@ -15,7 +15,7 @@ from sqlcache.errors import ConfigError
 from sqlcache.process import cgroup
 from sqlcache.rules import policy_of
 from sqlcache.settings import HostPort, MySQLUrl, RoutineSettings, RuleSettings, Settings
-from sqlcache.settings_sources import from_arguments, load
+from sqlcache.settings.sources import from_arguments, load
 
 FLAGS = {"upstream": "mysql://cat:s3cret@db.example:3300", "memcached": ["10.0.0.1:11211"]}
 

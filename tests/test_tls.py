@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sqlcache.errors import ConfigError
-from sqlcache.settings_sources import from_arguments
+from sqlcache.settings.sources import from_arguments
 from sqlcache.tls import client_tls, upstream_tls
 from tests.certificates import self_signed
 

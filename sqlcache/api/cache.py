@@ -53,7 +53,7 @@ from sqlcache.plan.explanations import Explanation, explain
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.process.forks import process
 from sqlcache.settings import Settings
-from sqlcache.settings_sources import from_arguments
+from sqlcache.settings.sources import from_arguments
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -27,7 +27,7 @@ from sqlcache.commands.replaced import replaced
 from sqlcache.commands.toml import assignment
 from sqlcache.errors import ConfigError
 from sqlcache.settings import HostPort, MySQLUrl, Settings
-from sqlcache.settings_sources import load
+from sqlcache.settings.sources import load
 from sqlcache.sql.catalog_loader.server import NEEDED_RIGHTS
 
 _FOR_ALL: Final = 0o644

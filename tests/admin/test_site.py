@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 import pytest
 
-from sqlcache import settings_sources
 from sqlcache.admin import api, lists
 from sqlcache.admin.api import LONGEST_EXPLAINED, MAX_BODY_BYTES
 from sqlcache.admin.health import Readiness
@@ -20,10 +19,11 @@ from sqlcache.admin.site import site
 from sqlcache.errors import ConfigError
 from sqlcache.metrics import Metrics
 from sqlcache.settings import HostPort
+from sqlcache.settings.sources import from_arguments
 from sqlcache.statement_counts import StatementCounts
 from tests.turns import counted_turns
 
-SETTINGS = settings_sources.from_arguments(
+SETTINGS = from_arguments(
     {
         "upstream.url": "mysql://sqlcache:secret-password@db",
         "memcached.nodes": ["a:1", "b:1"],

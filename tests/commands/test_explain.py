@@ -14,7 +14,7 @@ from sqlcache.app import App
 from sqlcache.cli import main
 from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer, wait_until
 from sqlcache.plan.explanations import MOST_STATEMENTS
-from sqlcache.settings_sources import from_arguments
+from sqlcache.settings.sources import from_arguments
 from sqlcache.sql.lexer import lex
 from sqlcache.sql.pieces import Dialect
 from tests.conftest import ProxyFactory

@@ -20,7 +20,7 @@ from sqlcache.demo.servers import (
     free_port,
     wait_until,
 )
-from sqlcache.settings_sources import load
+from sqlcache.settings.sources import load
 from tests.docker.test_systemd import analyze
 from tests.servers import PATIENT
 

@@ -9,7 +9,7 @@ import pytest
 from sqlcache.cli import main
 from sqlcache.commands import healthcheck
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, free_port
-from sqlcache.settings_sources import load
+from sqlcache.settings.sources import load
 from tests.conftest import ProxyFactory
 
 UPSTREAM = "mysql://cat@127.0.0.1:1"

@@ -12,7 +12,7 @@ from sqlcache.commands import suggestions as module
 from sqlcache.commands.suggestions import suggestions
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached
 from sqlcache.rules import policy_of
-from sqlcache.settings_sources import load
+from sqlcache.settings.sources import load
 from tests.conftest import ProxyFactory
 
 UNUSED = "SELECT v FROM t WHERE id = ?"

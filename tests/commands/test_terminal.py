@@ -2,10 +2,10 @@
 
 import pytest
 
-from sqlcache import settings_sources
 from sqlcache.admin.client import AdminClient
 from sqlcache.commands.remote import show
 from sqlcache.commands.terminal import printable, printable_lines
+from sqlcache.settings.sources import from_arguments
 
 OBEYED = "\x1b]0;owned\x07"
 
@@ -29,7 +29,7 @@ def test_lists_print_nothing_that_a_terminal_obeys(
 ) -> None:
     row = {"at": "now", "kind": OBEYED, "pid": 7, "event": f"user {OBEYED}\u202e"}
     monkeypatch.setattr(AdminClient, "get", lambda *_: {"items": [row], "total": 1})
-    settings = settings_sources.from_arguments(
+    settings = from_arguments(
         {
             "upstream.url": "mysql://sqlcache:password@db",
             "memcached.nodes": ["a:1"],

@@ -18,7 +18,7 @@ from sqlcache.cli import main
 from sqlcache.commands.top_page import TopPage
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache
 from sqlcache.settings import Settings
-from sqlcache.settings_sources import from_arguments
+from sqlcache.settings.sources import from_arguments
 from tests.conftest import ProxyFactory
 
 READ = "SELECT v FROM t WHERE id = ?"

@@ -25,7 +25,7 @@ from sqlcache import __version__
 from sqlcache.demo.servers import HOST, PrivateMariaDB, PrivateSqlServer, wait_until
 from sqlcache.process.workers import KILL_AFTER_S
 from sqlcache.settings import Settings
-from sqlcache.settings_sources import load
+from sqlcache.settings.sources import load
 from tests.docker.compose import ADDRESS, Project
 from tests.docker.image import ARCHIVE, CHECKOUT, Image
 from tests.docker.machine import Machine

@@ -27,7 +27,7 @@ from packaging.utils import canonicalize_name
 from sqlcache import __version__
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlServer, wait_until
 from sqlcache.settings import Settings
-from sqlcache.settings_sources import SHORT_NAMES
+from sqlcache.settings.sources import SHORT_NAMES
 from tests.commands.test_top import left_by_q
 from tests.docker.image import ARCHIVE, CHECKOUT, SECRETS, Image, ImageMissing, PrivateContainer
 from tests.docker.test_kubernetes import IDLE_BYTES

@@ -20,7 +20,7 @@ from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlca
 from sqlcache.errors import ConfigError
 from sqlcache.process.workers import KILL_AFTER_S
 from sqlcache.settings import Settings
-from sqlcache.settings_sources import load
+from sqlcache.settings.sources import load
 
 FOLDER = Path(__file__).parents[2] / "docker" / "kubernetes"
 OLDEST = "1.30"

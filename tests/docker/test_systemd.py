@@ -29,7 +29,7 @@ from sqlcache.demo.servers import (
     wait_until,
 )
 from sqlcache.process.workers import KILL_AFTER_S
-from sqlcache.settings_sources import load
+from sqlcache.settings.sources import load
 from tests.certificates import Authority
 
 FOLDER = Path(__file__).parents[2] / "docker" / "systemd"

@@ -9,7 +9,7 @@ import pytest
 from sqlcache.app import nodes_of
 from sqlcache.demo.servers import PrivateSqlServer
 from sqlcache.memcache.protocol import MAX_KEY_BYTES, STORED, meta_set
-from sqlcache.settings_sources import from_arguments
+from sqlcache.settings.sources import from_arguments
 from tests.coherence.sessions import Session, ask, count, run
 from tests.conftest import ProxyFactory
 

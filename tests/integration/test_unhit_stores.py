@@ -13,7 +13,7 @@ import pytest
 from sqlcache.app import App
 from sqlcache.cache.worth import OLD_S, ONE_OF, UNHIT
 from sqlcache.demo.servers import PrivateMemcached, PrivateSqlServer
-from sqlcache.settings_sources import from_arguments
+from sqlcache.settings.sources import from_arguments
 from tests.api.conftest import BY_PATH
 
 MANY = 120

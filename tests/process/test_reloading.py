@@ -19,7 +19,7 @@ from sqlcache.process import logs
 from sqlcache.process.reloading import AT_ONCE, Reloading, changed, taken_from
 from sqlcache.process.systemd import Systemd
 from sqlcache.settings import Settings
-from sqlcache.settings_sources import from_arguments
+from sqlcache.settings.sources import from_arguments
 from tests.certificates import Authority, Certificate
 from tests.conftest import ProxyFactory
 from tests.process.test_logs import read_json, read_logfmt

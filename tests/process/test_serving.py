@@ -15,7 +15,6 @@ from typing import Any
 import pymysql
 import pytest
 
-from sqlcache import settings_sources
 from sqlcache.demo.servers import (
     NotStarted,
     PrivateMariaDB,
@@ -30,6 +29,7 @@ from sqlcache.process.ports import Port
 from sqlcache.process.serving import invalidate
 from sqlcache.process.systemd import Systemd
 from sqlcache.settings import HostPort
+from sqlcache.settings.sources import from_arguments
 from tests.conftest import ProxyFactory
 from tests.process.test_workers import workers
 from tests.processes import command_line
@@ -429,7 +429,7 @@ def starting(
 
 def test_who_follows_the_log_for_others_needs_nodes_that_they_share() -> None:
     here = {"upstream.url": "mysql://cat@127.0.0.1:1", "memcached.nodes": ["memory"]}
-    settings = settings_sources.from_arguments(here)
+    settings = from_arguments(here)
     with pytest.raises(ConfigError, match=r"memcached\.nodes = memory"):
         invalidate(settings, lambda: settings)
 
@@ -464,7 +464,7 @@ async def test_no_step_of_the_end_is_left_out_for_what_another_raises(
     signals = serving._Signals()
     monkeypatch.setattr(signals, "ignore", lambda: steps.append("signals"))
     here = {"upstream.url": "mysql://cat@127.0.0.1:1", "memcached.nodes": ["memory"]}
-    settings = settings_sources.from_arguments({**here, "admin.listen": "127.0.0.1:1"})
+    settings = from_arguments({**here, "admin.listen": "127.0.0.1:1"})
     port = await Port.claim(HostPort("127.0.0.1", 0), take_over=False)
     (listening,) = port.sockets(0, of=1)
     app: Any = Ending()

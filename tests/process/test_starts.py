@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 
-from sqlcache import settings_sources
 from sqlcache.admin.http import AdminServer
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, wait_until
 from sqlcache.errors import NotNow
 from sqlcache.process import serving
+from sqlcache.settings.sources import from_arguments
 from tests.conftest import ProxyFactory
 from tests.processes import workers_of
 
@@ -49,7 +49,7 @@ async def test_nobody_is_let_in_where_the_admin_address_is_not_to_be_had(
     here = {"upstream.url": "mysql://cat@127.0.0.1:1", "memcached.nodes": ["memory"]}
     with closing(socket.create_server(("127.0.0.1", 0))) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        settings = settings_sources.from_arguments({**here, "admin.listen": address})
+        settings = from_arguments({**here, "admin.listen": address})
         with pytest.raises(NotNow, match=rf"admin\.listen = {address}: cannot listen"):
             await serving._run(app, listen, "", settings, lambda: settings, None, signals)
     assert events == ["stop"]

@@ -1,4 +1,4 @@
-"""Every setting: its name, unit, limits and default. `settings_sources` has where values come from.
+"""Every setting: its name, unit, limits and default. `sources` has where values come from.
 
 - Names carry their units (`_s`, `_bytes`); a number of bytes may be given as `64MiB`, too.
 - No message, `repr` or log line ever holds a password.
