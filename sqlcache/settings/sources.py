@@ -18,7 +18,10 @@ from typing import Any, Final, NamedTuple
 from pydantic import BaseModel, ValidationError
 
 from sqlcache.errors import ConfigError
-from sqlcache.settings import LISTS, OrAuto, RoutineSettings, RuleSettings, Settings
+from sqlcache.settings import LISTS, Settings
+from sqlcache.settings.routines import RoutineSettings
+from sqlcache.settings.rules import RuleSettings
+from sqlcache.settings.values import OrAuto
 
 DEFAULT_FILE: Final = Path("sqlcache.toml")
 
