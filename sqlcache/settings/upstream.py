@@ -24,7 +24,7 @@ class UpstreamSettings(Section):
         default=5.0, description="For one connection to be accepted."
     )
     keepalive_s: Seconds = Field(
-        default=30.0,
+        default=10.0,
         description="A client's connection to MySQL is pinged after so long with nothing but hits,"
         " or in a wait for another's fill: MySQL's wait_timeout ends those that are idle, and"
         " should be longer than twice that. So should MariaDB's idle_transaction_timeout and"
