@@ -73,6 +73,7 @@ LAYERS = {
     "sqlcache.cache": Layer.ENGINE,
     "sqlcache.cache.keys": Layer.CORE,
     "sqlcache.cache.tags": Layer.CORE,
+    "sqlcache.cache.log_records": Layer.CORE,
     "sqlcache.cache.entry": Layer.CORE,
     "sqlcache.plan": Layer.PLANS,
     "sqlcache.plan.state": Layer.CORE,

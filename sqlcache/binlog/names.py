@@ -1,7 +1,8 @@
 """What commits in the log are called in tags' logs, by who has made them through a sqlcache.
 
 The lift of a fence names the commits that could be seen when the tag got its new version, see
-`tags` and `Writes.committed`: a tag whose log names a commit need not be bumped for it. Laws:
+`log_records` and `Writes.committed`: a tag whose log names a commit need not be bumped for it.
+Laws:
 
 - A name holds for one reading of the log, one connection to one run of the server, and only commits
   that were made while that was known to whoever made them are named for it. Another run of the

@@ -4,12 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from sqlcache.cache.marks import Logs
-from sqlcache.cache.slots import MOST_BUCKETS, both
-from sqlcache.cache.tag_logs import Steps, fresh_id
-from sqlcache.cache.tags import (
-    Cover,
-    Tag,
+from sqlcache.cache.log_records import (
     TagState,
     beat_record,
     commit_record,
@@ -20,6 +15,10 @@ from sqlcache.cache.tags import (
     undo_record,
     version_record,
 )
+from sqlcache.cache.marks import Logs
+from sqlcache.cache.slots import MOST_BUCKETS, both
+from sqlcache.cache.tag_logs import Steps, fresh_id
+from sqlcache.cache.tags import Cover, Tag
 from sqlcache.memcache.health import Health
 
 if TYPE_CHECKING:

@@ -22,18 +22,13 @@ from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any
 
 from sqlcache.cache.fence import ANYTHING, Fence, IsOver, SharedFence
+from sqlcache.cache.log_records import marks_in, undo_record, version_record
 from sqlcache.cache.owed_bumps import RETRY_S, OwedBumps
 from sqlcache.cache.own_commits import OwnCommits
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.reach import Reach
 from sqlcache.cache.tag_logs import Steps, fresh_id, log_state
-from sqlcache.cache.tags import (
-    Cover,
-    Tag,
-    marks_in,
-    undo_record,
-    version_record,
-)
+from sqlcache.cache.tags import Cover, Tag
 from sqlcache.cache.windows import Windows
 from sqlcache.errors import CacheUnavailable, WriteRefused
 from sqlcache.metrics import Metrics

@@ -6,9 +6,10 @@ from collections import OrderedDict
 from collections.abc import Collection
 from functools import partial
 
+from sqlcache.cache.log_records import TagState
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tag_logs import TagLogs
-from sqlcache.cache.tags import Tag, TagState
+from sqlcache.cache.tags import Tag
 from sqlcache.metrics import Metrics
 
 log = logging.getLogger(__name__)

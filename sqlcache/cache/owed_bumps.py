@@ -4,10 +4,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Set
 
+from sqlcache.cache.log_records import undo_record, version_record
 from sqlcache.cache.reach import Reach
 from sqlcache.cache.reads import TagSet
 from sqlcache.cache.tag_logs import Record, fresh_id
-from sqlcache.cache.tags import Tag, undo_record, version_record
+from sqlcache.cache.tags import Tag
 from sqlcache.metrics import Metrics
 
 log = logging.getLogger(__name__)

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Collection
 
+from sqlcache.cache.log_records import EVERYONE, promise_record
 from sqlcache.cache.tag_logs import fresh_id
-from sqlcache.cache.tags import EVERYONE, Tag, promise_record
+from sqlcache.cache.tags import Tag
 
 MOMENT_S = 0.1
 """How long a promise is not made once more; and by which it is counted what is asked for often."""

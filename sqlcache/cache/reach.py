@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from sqlcache.cache.fence import Fence
 from sqlcache.cache.lapses import Lapses
+from sqlcache.cache.log_records import TagState, versions_around
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tag_logs import Appended, Record, Steps, TagLogs
-from sqlcache.cache.tags import Tag, TagState, versions_around
+from sqlcache.cache.tags import Tag
 from sqlcache.cache.windows import Windows
 from sqlcache.process.events import Seldom
 

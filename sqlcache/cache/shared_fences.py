@@ -30,10 +30,11 @@ from functools import partial
 from sqlcache.cache.fence import Fence, SharedFence, Told
 from sqlcache.cache.fences import Fences
 from sqlcache.cache.lapses import Lapses
+from sqlcache.cache.log_records import TagState
 from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.slots import GivenVersions
 from sqlcache.cache.tag_logs import TagLogs
-from sqlcache.cache.tags import Tag, TagState
+from sqlcache.cache.tags import Tag
 from sqlcache.cache.windows import Windows
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import Reply

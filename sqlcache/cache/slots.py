@@ -33,7 +33,8 @@ from typing import Protocol
 from weakref import WeakSet
 
 from sqlcache.cache.bounded import Bounded
-from sqlcache.cache.tags import ABSENT, MOST_SLOTS, Cover, Pin, TagState, covers_in
+from sqlcache.cache.log_records import ABSENT, MOST_SLOTS, TagState, covers_in
+from sqlcache.cache.tags import Cover, Pin
 
 MOST_BUCKETS = 64
 """Of a write; one that touches more covers all of the slots of which it touches most."""

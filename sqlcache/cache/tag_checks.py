@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import zip_longest
 
+from sqlcache.cache.log_records import TagState
 from sqlcache.cache.outcomes import (
     DISTRUSTED,
     FAILED,
@@ -24,7 +25,7 @@ from sqlcache.cache.outcomes import (
 from sqlcache.cache.reads import Seen, TagSet
 from sqlcache.cache.slots import BUCKET_TTL_S, GivenVersions
 from sqlcache.cache.tag_logs import state_of
-from sqlcache.cache.tags import ID_BYTES, Tag, TagState
+from sqlcache.cache.tags import ID_BYTES, Tag
 from sqlcache.cache.windows import Windows
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.health import Health

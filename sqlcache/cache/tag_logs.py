@@ -1,4 +1,4 @@
-"""Tags' logs in memcached: appended to, read, and made shorter. See `tags` for what they say."""
+"""Tags' logs in memcached: appended to, read, and made shorter; `log_records` has what they say."""
 
 import asyncio
 import logging
@@ -7,15 +7,10 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from sqlcache.cache.placement import TagPlacement
-from sqlcache.cache.slots import BUCKET_TTL_S
-from sqlcache.cache.tags import (
+from sqlcache.cache.log_records import (
     ABSENT,
     COMPACT_AT_BYTES,
     EVERYONE,
-    ID_BYTES,
-    ROOT,
-    Tag,
     TagState,
     commits_in,
     compact,
@@ -24,6 +19,9 @@ from sqlcache.cache.tags import (
     slot_record,
     version_record,
 )
+from sqlcache.cache.placement import TagPlacement
+from sqlcache.cache.slots import BUCKET_TTL_S
+from sqlcache.cache.tags import ID_BYTES, ROOT, Tag
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.protocol import (
     NOT_STORED,

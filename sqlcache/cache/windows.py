@@ -30,9 +30,10 @@ from functools import partial
 
 from sqlcache.boot_clock import boot_clock
 from sqlcache.cache.kept_open import KeptOpen
+from sqlcache.cache.log_records import found_standing, read_log
 from sqlcache.cache.promises import MOMENT_S, Promises
 from sqlcache.cache.reads import TagSet
-from sqlcache.cache.tags import Tag, found_standing, read_log
+from sqlcache.cache.tags import Tag
 from sqlcache.callbacks import told
 from sqlcache.metrics import Metrics
 

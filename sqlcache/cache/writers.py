@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from sqlcache.cache.fence import Fence
 from sqlcache.cache.fences import Fences
+from sqlcache.cache.log_records import TagState
 from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.own_commits import OwnCommits
 from sqlcache.cache.placement import TagPlacement
@@ -14,7 +15,7 @@ from sqlcache.cache.slots_in_use import SlotsInUse
 from sqlcache.cache.tag_checks import TagChecks
 from sqlcache.cache.tag_logs import Steps, TagLogs
 from sqlcache.cache.tag_sets import TagSets
-from sqlcache.cache.tags import ROOT, Cover, Tag, TagState
+from sqlcache.cache.tags import ROOT, Cover, Tag
 from sqlcache.metrics import Metrics
 from sqlcache.process.events import Seldom
 from sqlcache.table_counts import Door, Tables

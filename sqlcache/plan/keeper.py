@@ -18,9 +18,10 @@ from typing import Protocol
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence
+from sqlcache.cache.log_records import TagState
 from sqlcache.cache.marks import NO_MARKS, Logs, Marks
 from sqlcache.cache.tag_logs import Steps, log_state
-from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag, TagState
+from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag
 from sqlcache.callbacks import told
 from sqlcache.errors import CacheUnavailable, UpstreamError
 from sqlcache.metrics import Metrics

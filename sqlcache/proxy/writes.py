@@ -11,8 +11,9 @@ from dataclasses import replace
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence, IsOver
 from sqlcache.cache.keys import commit_id
+from sqlcache.cache.log_records import TagState
 from sqlcache.cache.marks import NO_MARKS, Logs, Marks
-from sqlcache.cache.tags import ROOT, Cover, Tag, TagState
+from sqlcache.cache.tags import ROOT, Cover, Tag
 from sqlcache.errors import WriteRefused
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.plan.cacheability import CATALOG_UNKNOWN

@@ -10,10 +10,11 @@ from sqlcache.boot_clock import boot_clock
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fences
 from sqlcache.cache.leases import Lease
+from sqlcache.cache.log_records import TagState, fence_record
 from sqlcache.cache.outcomes import DISTRUSTED, FENCED, UNREACHABLE, UNREPORTED
 from sqlcache.cache.reach import Reach
 from sqlcache.cache.tag_logs import fresh_id
-from sqlcache.cache.tags import ROOT, Tag, TagState, fence_record
+from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.errors import CacheUnavailable, WriteRefused
 from sqlcache.memcache import health
 from sqlcache.memcache.connection import Done

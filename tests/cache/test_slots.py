@@ -11,22 +11,13 @@ from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence
 from sqlcache.cache.fences import Fences
 from sqlcache.cache.leases import Lease
+from sqlcache.cache.log_records import MOST_SLOTS, TagState, narrow_fence_record, undo_record
 from sqlcache.cache.marks import Marks
 from sqlcache.cache.outcomes import FENCED, Hit, Miss
 from sqlcache.cache.reads import Read
 from sqlcache.cache.slots import BUCKET_TTL_S, KnownLog, TableSlots
 from sqlcache.cache.tag_checks import COARSE_S, LONGEST_AGE_S, kept_since
-from sqlcache.cache.tags import (
-    ID_BYTES,
-    MOST_SLOTS,
-    SLOT_BYTES,
-    Cover,
-    Pin,
-    Tag,
-    TagState,
-    narrow_fence_record,
-    undo_record,
-)
+from sqlcache.cache.tags import ID_BYTES, SLOT_BYTES, Cover, Pin, Tag
 from sqlcache.callbacks import told
 from sqlcache.memcache.health import Health
 from sqlcache.memcache.protocol import Reply, meta_set

@@ -13,9 +13,10 @@ from sqlcache.cache import kept_open, reach
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence
 from sqlcache.cache.leases import Lease
+from sqlcache.cache.log_records import EVERYONE, promise_record
 from sqlcache.cache.outcomes import FENCED, Hit, Outcome
 from sqlcache.cache.reads import Read
-from sqlcache.cache.tags import EVERYONE, ROOT, Tag, promise_record
+from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.callbacks import told
 from sqlcache.memcache.connection import Done
 from sqlcache.memcache.protocol import meta_get, meta_set

@@ -21,14 +21,15 @@ from sqlcache.api.flights import Flights, Run
 from sqlcache.api.store import Call, ValueStore
 from sqlcache.binlog.effects import Effects
 from sqlcache.binlog.transactions import Change, Transactions
-from sqlcache.cache import kept_open, tag_checks, tag_logs, tags
+from sqlcache.cache import kept_open, log_records, tag_checks, tag_logs
 from sqlcache.cache.fence import Fence, Told
 from sqlcache.cache.fences import Fences
 from sqlcache.cache.leases import Lease
+from sqlcache.cache.log_records import TagState
 from sqlcache.cache.marks import NO_MARKS, Marks
 from sqlcache.cache.reads import Read
 from sqlcache.cache.shared_fences import SharedFences
-from sqlcache.cache.tags import Tag, TagState
+from sqlcache.cache.tags import Tag
 from sqlcache.cache.windows import Windows
 from sqlcache.memcache.health import Health
 from sqlcache.mysql.response import ResponseTracker
@@ -48,12 +49,12 @@ _VERSIONS = (b"version1", b"version2")
 
 def _mark_nothing(fence: bytes, beat: bytes) -> bytes:
     """A write goes to MySQL unannounced."""
-    return tags.undo_record(fence)
+    return log_records.undo_record(fence)
 
 
 def _undo(fence: bytes, version: bytes) -> bytes:
     """The fence goes, and the version stays."""
-    return tags.undo_record(fence)
+    return log_records.undo_record(fence)
 
 
 async def _bump_after_ok(self: Fences, fence: Fence) -> None:
@@ -186,8 +187,8 @@ def _trust_always(self: Health, now: float) -> bool:
 _right_undo = Fences.undo
 _right_fill = Lease.fill
 _right_state = tag_logs.state_of
-_right_record = tags.lift_record
-_right_log = tags.read_log
+_right_record = log_records.lift_record
+_right_log = log_records.read_log
 _right_way = LongWay.__init__
 _right_keep = ValueStore._keep
 _right_follow = OwnTransaction.follow

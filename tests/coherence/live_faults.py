@@ -19,7 +19,7 @@ from enum import StrEnum
 from urllib.parse import unquote_to_bytes
 
 from sqlcache.cache.keys import FORMAT
-from sqlcache.cache.tags import read_log
+from sqlcache.cache.log_records import read_log
 from sqlcache.demo.servers import PrivateMemcached, PrivateSqlServer
 from tests.coherence.live_doors import Door
 from tests.coherence.live_links import Links, State

@@ -11,10 +11,18 @@ from typing import Any
 
 import pytest
 
-from sqlcache.cache import tag_checks, tag_logs, tags, windows
+from sqlcache.cache import log_records, tag_checks, tag_logs, windows
 from sqlcache.cache.fence import Fence, IsOver, Told
 from sqlcache.cache.fences import Fences
 from sqlcache.cache.leases import Lease, Leases, Wait
+from sqlcache.cache.log_records import (
+    TagState,
+    compact,
+    lift_record,
+    log_record,
+    undo_record,
+    version_record,
+)
 from sqlcache.cache.lookups import Lookups, Waiter
 from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.node_items import NodeItems
@@ -29,16 +37,7 @@ from sqlcache.cache.reads import Read, TagSet
 from sqlcache.cache.shared_fences import SharedFences
 from sqlcache.cache.tag_checks import TagChecks
 from sqlcache.cache.tag_logs import TagLogs, fresh_id
-from sqlcache.cache.tags import (
-    ID_BYTES,
-    Tag,
-    TagState,
-    compact,
-    lift_record,
-    log_record,
-    undo_record,
-    version_record,
-)
+from sqlcache.cache.tags import ID_BYTES, Tag
 from sqlcache.cache.windows import Windows
 from sqlcache.errors import WriteRefused
 from sqlcache.memcache.health import Health
@@ -539,7 +538,7 @@ def _read_logs_so(patch: pytest.MonkeyPatch, drops: Callable[[int, bool], bool])
             at += 1 + ID_BYTES * (2 if kind in b"FX" else 1)
         return replace(state, promises=promises)
 
-    right = tags.read_log
+    right = log_records.read_log
     for module in (tag_logs, windows):
         patch.setattr(module, "read_log", read_log)
 

@@ -10,6 +10,7 @@ from sqlcache.cache import slots, tag_checks, tag_logs
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence, SharedFence
 from sqlcache.cache.fences import Fences
+from sqlcache.cache.log_records import TagState, compact, narrow_lift_record, slot_record
 from sqlcache.cache.marks import Marks
 from sqlcache.cache.outcomes import FENCED, Outcome
 from sqlcache.cache.reads import Read, Seen, TagSet
@@ -18,17 +19,7 @@ from sqlcache.cache.slots import KnownLog, Touched
 from sqlcache.cache.tag_checks import TagChecks
 from sqlcache.cache.tag_logs import TagLogs, fresh_id, state_of
 from sqlcache.cache.tag_sets import TagSets
-from sqlcache.cache.tags import (
-    ID_BYTES,
-    Cover,
-    Pin,
-    Pins,
-    Tag,
-    TagState,
-    compact,
-    narrow_lift_record,
-    slot_record,
-)
+from sqlcache.cache.tags import ID_BYTES, Cover, Pin, Pins, Tag
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.protocol import Reply, meta_set
 from tests.coherence import model_rows, model_sessions

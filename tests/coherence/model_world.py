@@ -28,12 +28,13 @@ from functools import partial
 
 from sqlcache.cache.engine import Engine, Limits
 from sqlcache.cache.keys import Keyspace
+from sqlcache.cache.log_records import read_log
 from sqlcache.cache.marks import Marks
 from sqlcache.cache.outcomes import Hit, Outcome
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.reads import Read
 from sqlcache.cache.slots import NEVER
-from sqlcache.cache.tags import ROOT, Tag, read_log, read_tags
+from sqlcache.cache.tags import ROOT, Tag, read_tags
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.connection import NodeConnection
 from sqlcache.memcache.health import ASKS_PER_OUTAGE

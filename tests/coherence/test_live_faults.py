@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sqlcache.cache.keys import Keyspace
-from sqlcache.cache.tags import fence_record, version_record
+from sqlcache.cache.log_records import fence_record, version_record
 from sqlcache.demo.servers import PrivateMemcached
 from tests.coherence.live_faults import evict_tags
 

@@ -20,8 +20,8 @@ import pytest
 from pymysql.constants import CLIENT
 
 from sqlcache.cache.keys import Keyspace
+from sqlcache.cache.log_records import new_log
 from sqlcache.cache.tag_logs import fresh_id
-from sqlcache.cache.tags import new_log
 from sqlcache.demo.servers import (
     NotStarted,
     PrivateMariaDB,

@@ -8,7 +8,8 @@ import pytest
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence
-from sqlcache.cache.tags import ABSENT, ROOT, Tag, TagState
+from sqlcache.cache.log_records import ABSENT, TagState
+from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.errors import CacheUnavailable, UpstreamError
 from sqlcache.plan import readings
 from sqlcache.plan.keeper import Known

@@ -8,8 +8,8 @@ from itertools import combinations
 
 import pytest
 
+from sqlcache.cache.log_records import MOST_SLOTS
 from sqlcache.cache.slots import MOST_BUCKETS
-from sqlcache.cache.tags import MOST_SLOTS
 from sqlcache.plan import write_pins
 from sqlcache.plan.pins import (
     buckets_of,
