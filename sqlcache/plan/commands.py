@@ -5,7 +5,7 @@ from functools import cached_property
 
 from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import HEADER_BYTES
-from sqlcache.plan.prepared import Execution
+from sqlcache.plan.executions import Execution
 from sqlcache.plan.variables import NEXT, prepares_alike
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
 from sqlcache.sql.lexer import Lexed

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 from sqlcache.cache.keys import digest
 from sqlcache.cache.slots import MOST_BUCKETS
 from sqlcache.cache.tags import BUCKET_BYTES, SLOT_BYTES, Pin
-from sqlcache.plan.prepared import Known, Null, values_told
+from sqlcache.plan.executions import Known, Null, values_told
 from sqlcache.sql.facts import Columns, Key, KeyColumn, StringColumn
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pins.found import NULL, Value

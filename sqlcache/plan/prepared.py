@@ -1,4 +1,4 @@
-"""Prepared statements of the binary protocol: what they were prepared as, and their parameters.
+"""Prepared statements of the binary protocol: what they were prepared as, and how executed.
 
 An execution's answer is decided by the statement, the session, the parameters' types and bytes, and
 by how it was executed before: once MySQL has taken a parameter for a DOUBLE, it answers integers as
@@ -10,15 +10,13 @@ seen that one, they are put in again.
 Sources: MySQL's COM_STMT_EXECUTE, and Prepared_statement::check_parameter_types in its server.
 """
 
-import re
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import NamedTuple
 
 from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability, Command
 from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes, read_lenenc
-from sqlcache.plan.parameters import CHANGES_NOTHING, are_numbers, forms, is_null
+from sqlcache.plan.executions import ANYTHING, TEXTS, TYPE_BYTES, Execution, Known, Way, values_from
+from sqlcache.plan.parameters import are_numbers, forms, is_null
 from sqlcache.sql.lexer import Lexed
 
 _FLAGS_AT = 5
@@ -28,63 +26,9 @@ _NO_MORE_THAN_A_COUNT = bytes((_PARAMETER_COUNT_AVAILABLE,))
 _MOST_BARE_BYTES = _PARAMETERS_AT + 1  # of one without parameters, with a count of none
 _BULK = bytes((Command.STMT_BULK_EXECUTE,))
 _BULK_BRINGS_TYPES = 128
-_TYPE_BYTES = 2
 _BYTES = 2_400  # a statement takes, next to its texts, its parameters and what it means
 _SHARED_BYTES = 6_000  # of what it means: that is the same for all sessions that prepare it
 _MOST_WAYS = 4  # of executing a statement, after which its answers are not cached any more
-
-
-class Null(Enum):
-    """What is sent for no value."""
-
-    NULL = "NULL"
-
-
-Known = int | bytes | Null | None
-"""A value that is sent: an integer, a text that is not long, or NULL; None for all else."""
-
-
-class Way(NamedTuple):
-    """How a statement is executed: with which types and `forms`, and which parameters are NULL."""
-
-    types: tuple[bytes, ...]
-    nulls: bytes
-    forms: bytes
-
-    def changes_nothing_after(self, other: "Way") -> bool:
-        """Whether MySQL takes all parameters for what it took them for then; NULL is anything."""
-        return self == other or all(
-            is_null(self.nulls, place) or self._is_alike(other, place)
-            for place in range(len(self.types))
-        )
-
-    def _is_alike(self, other: "Way", place: int) -> bool:
-        same_type = self.types[place] == other.types[place] and not is_null(other.nulls, place)
-        form, before = self.forms[place], other.forms[place]
-        return same_type and (form == before or (form, before) in CHANGES_NOTHING)
-
-    def told(self) -> bytes:
-        """All of it, as long as any other of the statement."""
-        return b"".join(self.types) + self.nulls + self.forms
-
-
-@dataclass(slots=True)
-class Execution:
-    """One COM_STMT_EXECUTE. `bind_at` is where in the payload it says whether types follow; None
-    where there are no parameters, or they cannot be told from query attributes.
-
-    `parameters` are all that decides the answer but statement and session; None where that is not
-    known: a cursor is asked for, query attributes come with it, a part was sent ahead, or the
-    statement was executed in too many ways.
-    """
-
-    parameters: bytes | None
-    bind_at: int | None = None
-    has_types: bool = False
-    cursor: bool = False
-    way: Way | None = None
-    new_way: bool = False
-    """Whether MySQL may take parameters for something else from this one on."""
 
 
 @dataclass(slots=True)
@@ -201,9 +145,9 @@ class Prepared:
             self.types, self._each_type, values = self._read_types(payload, values, capabilities)
             self._like_last = None
             for place, type_ in enumerate(self._each_type):
-                self._not_texts[place] |= type_[0] not in _TEXTS
+                self._not_texts[place] |= type_[0] not in TEXTS
         if self.types is None:
-            self._not_texts = bytearray(_ANY * self.parameters)
+            self._not_texts = bytearray(ANYTHING * self.parameters)
             return Execution(None, bind_at, has_types, cursor)
         nulls = payload[bind_at - self._nulls_bytes : bind_at]
         if any(nulls):
@@ -242,7 +186,7 @@ class Prepared:
         COM_STMT_BULK_EXECUTE with that one's."""
         self.types = self.servers_types = self._like_last = None
         self.traceable = False
-        self._not_texts = bytearray(_ANY * self.parameters)
+        self._not_texts = bytearray(ANYTHING * self.parameters)
 
     def was_withheld(self) -> None:
         """The execution that was read last is not sent after all: the server has the types of the
@@ -367,7 +311,7 @@ class Prepared:
         values_at = bind_at + 1 + (len(self.types) if execution.has_types else 0)
         codes = bytes(each[0] for each in self._each_type)
         flags = bytes(each[1] for each in self._each_type)
-        return _values(payload, values_at, codes, flags, nulls, self._not_texts)
+        return values_from(payload, values_at, codes, flags, nulls, self._not_texts)
 
     def is_plain(self, execution: Execution) -> bool:
         """Whether the execution can be sent by itself, with nothing before it."""
@@ -408,8 +352,8 @@ class Prepared:
         offset = start
         each = []
         for _ in range(self.parameters):
-            each.append(payload[offset : offset + _TYPE_BYTES])
-            offset += _TYPE_BYTES
+            each.append(payload[offset : offset + TYPE_BYTES])
+            offset += TYPE_BYTES
             if capabilities & Capability.QUERY_ATTRIBUTES:  # with the parameter's name
                 length, offset = read_lenenc(payload, offset)
                 offset += length
@@ -426,77 +370,6 @@ def may_bring_types(packet: bytes) -> bool:
         flags = int.from_bytes(payload[_FLAGS_AT : _FLAGS_AT + 2], "little")
         return bool(flags & _BULK_BRINGS_TYPES)
     return len(payload) > _MOST_BARE_BYTES
-
-
-_TOLD = re.compile(rb"(\d{1,6}):")
-_INTEGERS = {1: 1, 2: 2, 3: 4, 8: 8, 9: 4}
-"""The bytes of a value, by its type."""
-_TEXTS = frozenset({15, 249, 250, 251, 252, 253, 254})
-_LONGEST_TEXT = 255
-_ANY = b"\1"  # a parameter may have been anything
-_UNSIGNED = 0x80
-_LARGEST = 1 << 52
-"""Larger ones may be compared as doubles, where the server has once taken one of these."""
-
-
-def values_told(parameters: bytes, count: int) -> list[Known]:
-    """An execution's `parameters`, of which there are so many. Fewer where the rest is not known;
-    no texts where the server may take one for what it took others for before."""
-    types_told = _TOLD.match(parameters)
-    if types_told is None or not count:
-        return []
-    end = types_told.end() + int(types_told[1])
-    types = parameters[types_told.end() : end]
-    each = len(types) // count
-    named = each == _TYPE_BYTES + 1 and any(types[_TYPE_BYTES::each])
-    ways_told = _TOLD.match(parameters, end)
-    if ways_told is None or named or each not in (_TYPE_BYTES, _TYPE_BYTES + 1):
-        return []
-    nulls_bytes = (count + 7) // 8
-    nulls_at = ways_told.end() + int(ways_told[1]) * (_TYPE_BYTES * count + nulls_bytes + count)
-    nulls = parameters[nulls_at : nulls_at + nulls_bytes]
-    codes, flags = types[::each], types[1::each]
-    not_texts = bytes(count) if int(ways_told[1]) == 1 else _ANY * count
-    return _values(parameters, nulls_at + nulls_bytes, codes, flags, nulls, not_texts)
-
-
-def _values(
-    parameters: bytes,
-    offset: int,
-    codes: bytes,
-    flags: bytes,
-    nulls: bytes,
-    not_texts: bytes | bytearray,
-) -> list[Known]:
-    found: list[Known] = []
-    for place, code in enumerate(codes):
-        known: Known = None
-        if is_null(nulls, place):
-            known = Null.NULL
-        else:
-            width = _INTEGERS.get(code)
-            is_text = width is None and code in _TEXTS
-            if is_text:
-                width, offset = _text_at(parameters, offset)
-            if width is None or offset + width > len(parameters):
-                break
-            value = parameters[offset : offset + width]
-            if not is_text:
-                number = int.from_bytes(value, "little", signed=not flags[place] & _UNSIGNED)
-                known = number if abs(number) <= _LARGEST else None
-            elif width <= _LONGEST_TEXT and not not_texts[place]:
-                known = value
-            offset += width
-        found.append(known)
-    return found
-
-
-def _text_at(parameters: bytes, offset: int) -> tuple[int | None, int]:
-    """How long a text is, and where it begins; no length where what says so makes no sense."""
-    try:
-        return read_lenenc(parameters, offset)
-    except ProtocolError:
-        return None, offset
 
 
 def _is_bare(payload: bytes, capabilities: int) -> bool:

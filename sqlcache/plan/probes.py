@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 
 from sqlcache.cache.slots import bounded
 from sqlcache.cache.tags import Cover
+from sqlcache.plan.executions import Known, Null
 from sqlcache.plan.pins import buckets_of_all, same_in, together_of
-from sqlcache.plan.prepared import Known, Null
 from sqlcache.sql.facts import IntegerColumn, Key, KeyColumn
 from sqlcache.sql.names import TableName
 

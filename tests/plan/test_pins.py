@@ -6,13 +6,14 @@ import pytest
 from sqlcache.cache.tags import Pin
 from sqlcache.mysql.constants import Capability, Command
 from sqlcache.plan import read_pins, write_pins
+from sqlcache.plan.executions import Null
 from sqlcache.plan.pins import (
     ReadPins,
     buckets_of,
     values_of_execution,
     values_of_text,
 )
-from sqlcache.plan.prepared import Null, Prepared
+from sqlcache.plan.prepared import Prepared
 from sqlcache.plan.write_pins import WritePins
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.analysis import analyse

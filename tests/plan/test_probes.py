@@ -11,13 +11,13 @@ import pytest
 from sqlcache.cache.log_records import MOST_SLOTS
 from sqlcache.cache.slots import MOST_BUCKETS
 from sqlcache.plan import write_pins
+from sqlcache.plan.executions import Known, Null
 from sqlcache.plan.pins import (
     buckets_of,
     same_in,
     values_of_execution,
     values_of_text,
 )
-from sqlcache.plan.prepared import Known, Null
 from sqlcache.plan.probes import MOST_ROWS, Asked, Probe
 from sqlcache.plan.write_pins import WritePins
 from sqlcache.plan.writeset import WriteSet

@@ -13,7 +13,8 @@ from sqlcache.mysql.constants import Status
 from sqlcache.mysql.packets import HEADER_BYTES
 from sqlcache.mysql.scan import number_in
 from sqlcache.plan.contexts import Context
-from sqlcache.plan.prepared import Execution, Prepared
+from sqlcache.plan.executions import Execution
+from sqlcache.plan.prepared import Prepared
 from sqlcache.proxy.shared import Shared
 from sqlcache.proxy.straight.terms import Terms
 from sqlcache.proxy.transaction import TransactionView

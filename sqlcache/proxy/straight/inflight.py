@@ -8,8 +8,9 @@ from sqlcache.cache.marks import NO_MARKS, Marks
 from sqlcache.cache.outcomes import Outcome
 from sqlcache.cache.reads import Read
 from sqlcache.plan.contexts import CommandKey, Context
+from sqlcache.plan.executions import Execution
 from sqlcache.plan.plans import Plan
-from sqlcache.plan.prepared import Execution, Prepared
+from sqlcache.plan.prepared import Prepared
 from sqlcache.proxy.copies import ResponseCopy
 from sqlcache.proxy.straight.parts import Parts
 
