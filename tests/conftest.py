@@ -25,7 +25,7 @@ from sqlcache.demo.servers import (
     PrivateSqlcache,
     PrivateSqlServer,
 )
-from sqlcache.plan.meanings import ON_THE_LOOP_BYTES
+from sqlcache.plan.reader import ON_THE_LOOP_BYTES
 from sqlcache.sql import lexer
 from sqlcache.sql.pieces import Dialect, split
 from tests.forked import ForkedSqlcache

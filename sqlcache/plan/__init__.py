@@ -4,6 +4,6 @@
 what this process has redefined itself, `new_names` tell what may have come, `server_watch` whether
 the server is still the same. `reader` says what texts mean by it, `tagging` which tags a write
 concerns. `planner` decides: for sessions that are alike (`state`, `contexts`) and what they send
-(`commands`, `meanings`; `prepared` and its `executions`) it makes `plans`, which the doors only
-have to execute. What comes of a statement `explanations` tell people.
+(`commands`, `meanings`; `prepared` and its `executions`, `prepared_by_name`) it makes `plans`,
+which the doors only have to execute. What comes of a statement `explanations` tell people.
 """

@@ -3,13 +3,23 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from sqlcache.cache.bounded import weigh
 from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import HEADER_BYTES
 from sqlcache.plan.executions import Execution
 from sqlcache.plan.variables import NEXT, prepares_alike
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
 from sqlcache.sql.lexer import Lexed
-from sqlcache.sql.statement import Computed, FoundRows, Kind, Statement, Transaction, unknown
+from sqlcache.sql.statement import (
+    NO_MARKERS,
+    NO_OPERANDS,
+    Computed,
+    FoundRows,
+    Kind,
+    Statement,
+    Transaction,
+    unknown,
+)
 from sqlcache.statement_counts import UNCOUNTED, StatementCounts
 
 EXECUTES = frozenset({Command.STMT_EXECUTE, Command.STMT_BULK_EXECUTE})
@@ -204,3 +214,31 @@ WRITES_NOTHING = frozenset(
         Command.RESET_CONNECTION,
     }
 )
+_MOST_BYTES = 8_192  # of what is known of a statement that no memory has room for
+_COMMON_BYTES = weigh((UNKNOWN.statements, UNKNOWN.writes))  # what all have, and have in common
+_PASSED_BYTES = 1_000  # each takes of its own
+
+
+def shortened(meaning: Meaning) -> Meaning:
+    """The same without what only reads from the cache need; UNKNOWN if that is still long: there
+    may be as many as the server allows."""
+    statements = tuple(
+        replace(
+            each,
+            cacheable=False,
+            operands=NO_OPERANDS,
+            dated=NO_OPERANDS,
+            markers=NO_MARKERS,
+            directives=(),
+        )
+        for each in meaning.statements
+    )
+    if weigh(statements) > _MOST_BYTES:
+        return UNKNOWN
+    return replace(meaning, lexed=None, statements=statements)
+
+
+def kept_bytes(meaning: Meaning) -> int:
+    """About how many bytes it takes to keep a meaning that was `shortened`."""
+    size = weigh((meaning.statements, meaning.writes)) - _COMMON_BYTES
+    return 0 if meaning is UNKNOWN else _PASSED_BYTES + max(size, 0)

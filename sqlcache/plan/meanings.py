@@ -1,11 +1,9 @@
 """What the commands of a session mean, by its state and the catalog of now."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, repeat
 
-from sqlcache.cache.bounded import weigh
 from sqlcache.cache.reads import Template
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.mysql.constants import REFUSES_PARAMETERS, Command
@@ -20,35 +18,26 @@ from sqlcache.plan.commands import (
     WRITES_NOTHING,
     ClientCommand,
     Meaning,
+    kept_bytes,
+    shortened,
 )
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.planner import Planner
 from sqlcache.plan.plans import Pass, Preparation
 from sqlcache.plan.prepared import Prepared, may_bring_types
-from sqlcache.plan.reader import Ahead
+from sqlcache.plan.prepared_by_name import PreparedByName
+from sqlcache.plan.reader import JUDGED_ON_THE_LOOP_BYTES, ON_THE_LOOP_BYTES, Ahead
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.writeset import EVERYTHING
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.analysis.markers import ROWS
 from sqlcache.sql.lexer import Lexed, lex
 from sqlcache.sql.pieces import Dialect
-from sqlcache.sql.statement import NO_MARKERS, NO_OPERANDS, Kind, Statement
-
-ON_THE_LOOP_BYTES = 8_192
-"""Of a command whose text is read at once: a longer one is read in a thread."""
-
-JUDGED_ON_THE_LOOP_BYTES = 512
-"""Likewise, where what it says is not known yet: that takes 30 to 50 times as long, 1 ms for 40 to
-300 bytes."""
+from sqlcache.sql.statement import Kind, Statement
 
 MOST_PARAMETERS = 8_192
 """Of a prepared statement that is cached: all are looked at in each execution."""
 
-_MOST_NAMED = 256  # prepared statements with a name that are followed
-_LONGEST_NAME = 64  # characters, of one that the server takes
-_MOST_BYTES = 8_192  # of what is known of a statement that no memory has room for
-_COMMON_BYTES = weigh((UNKNOWN.statements, UNKNOWN.writes))  # what all have, and have in common
-_PASSED_BYTES = 1_000  # each takes of its own
 _PLAIN = re.compile(rb"[A-Za-z0-9_@.,=()*;\s]{1,500}\Z")
 """A text that every sql_mode and character set reads alike, but for other grammars' sql_modes."""
 _PLAIN_KINDS = frozenset({Kind.READ, Kind.SESSION, Kind.TRANSACTION})
@@ -63,11 +52,9 @@ class Meanings:
         self._of_prepared: dict[int, Meaning] = {}
         self._prepared: dict[int, Prepared] = {}  # those whose text could be read
         self._last = 0
-        self._named: dict[str, Meaning] = {}  # prepared by a PREPARE whose text could be read
-        self._names: set[str] | None = set()  # under which anything was prepared; None for any
-        self._passed: dict[int | str, int] = {}  # bytes, of what is known of those not cached
+        self._passed: dict[int, int] = {}  # bytes, of what is known of those not cached
         self._ahead: tuple[ClientCommand, Ahead] | None = None
-        self._inner: tuple[str, Ahead] | None = None  # the literal that it prepares, likewise
+        self.by_name = PreparedByName(planner)
 
     async def read_ahead(self, command: ClientCommand, state: SessionState) -> None:
         """Reads a long text away from the event loop, before it is asked what it means: each time,
@@ -75,7 +62,7 @@ class Meanings:
         prepared = command.code == Command.STMT_PREPARE
         if self._read_before(command, state, prepared=prepared) is not None:
             return
-        self._ahead = self._inner = None
+        self.answered()
         if len(command.data) <= JUDGED_ON_THE_LOOP_BYTES or not command.whole:
             return
         if command.code != Command.QUERY and not prepared:
@@ -87,20 +74,13 @@ class Meanings:
             read = state.as_utf8(text) if at_once else await reader.apart(state.as_utf8, text)
             if read is not None:
                 ahead = await reader.read_ahead(read, state, prepared=prepared, at_once=at_once)
-                self._inner = await self._read_inner(ahead, state)
+                await self.by_name.read_ahead(ahead, state)
                 self._ahead = command, ahead
-
-    async def _read_inner(self, ahead: Ahead, state: SessionState) -> tuple[str, Ahead] | None:
-        """Reads the literal that a PREPARE or EXECUTE IMMEDIATE runs, if that is long itself."""
-        inner = ahead.statements[0].text if len(ahead.statements) == 1 else None
-        if inner is None or len(inner) <= JUDGED_ON_THE_LOOP_BYTES or not _may_be_followed(inner):
-            return None
-        reader = self._planner.reader
-        return inner, await reader.read_ahead(inner.encode(), state, prepared=True, at_once=True)
 
     def answered(self) -> None:
         """A command was: nothing of its text is kept for it any more, which is of any length."""
-        self._ahead = self._inner = None
+        self._ahead = None
+        self.by_name.drop_ahead()
 
     def of(self, command: ClientCommand, state: SessionState) -> Meaning:
         """What a command does if it is run now."""
@@ -166,7 +146,7 @@ class Meanings:
             statements = self._planner.reader.statements(lexed, read, state, prepared=prepared)
         meaning = Meaning(statements, lexed, state.schema)
         if len(statements) == 1 and statements[0].verb == "EXECUTE":
-            meaning = self._named_in(statements[0], state) or meaning
+            meaning = self.by_name.executed_by(statements[0], state) or meaning
         meaning = under_the_catalog(meaning, self._planner, state)
         if meaning.schema == state.schema:
             return meaning
@@ -182,80 +162,6 @@ class Meanings:
         unread = tuple(replace(s, cacheable=False) for s in statements)
         return under_the_catalog(Meaning(unread, None, None), self._planner, state)
 
-    # Statements prepared by name.
-
-    def _named_in(self, statement: Statement, state: SessionState) -> Meaning | None:
-        """What an EXECUTE runs, if that is known."""
-        if statement.text is not None:
-            return self._prepared_from(statement.text, state)
-        return None if statement.named is None else self._named.get(statement.named)
-
-    def _prepared_from(self, text: str, state: SessionState) -> Meaning | None:
-        """What a literal does once it is run; None where it is not known well enough."""
-        if not _may_be_followed(text):
-            return None
-        reader = self._planner.reader
-        if len(text) > JUDGED_ON_THE_LOOP_BYTES:
-            if self._inner is None or self._inner[0] != text:
-                return None
-            if not reader.read_so(self._inner[1], state, prepared=True):
-                return None
-            known = self._inner[1].statements
-        else:
-            try:
-                lexed = lex(text.encode(), state.dialect)
-            except SqlSyntaxError:
-                return None
-            known = reader.statements(lexed, text.encode(), state, prepared=True)
-        if len(known) != 1 or known[0].kind not in (Kind.READ, Kind.WRITE):
-            return None
-        statement = replace(known[0], cacheable=False, reason="it is run by EXECUTE")
-        meaning = _shortened(Meaning((statement,), None, state.schema))
-        return None if meaning is UNKNOWN else meaning
-
-    def ran(self, statements: Sequence[Statement], state: SessionState, *, failed: bool) -> None:
-        """The server ran these statements; the last one may have failed."""
-        for statement in statements:
-            if statement.opaque_session and not statement.only_sets:
-                self._forget_names()
-            if statement.named is None or statement.verb == "EXECUTE":
-                continue
-            if not _is_plain(statement.named):
-                self._forget_names()
-                continue
-            self._forget(statement.named)
-            alone = statement.text is not None and len(statements) == 1
-            self._note_name(statement.named, gone=alone and failed)
-            if alone and not failed and len(self._named) < _MOST_NAMED and state.readable:
-                meaning = self._prepared_from(statement.text or "", state)
-                if meaning is not None:
-                    self._named[statement.named] = meaning
-                    self._weigh_passed(statement.named, meaning)
-
-    def _note_name(self, name: str, *, gone: bool) -> None:
-        """`gone`: the PREPARE of that name failed, before which the server forgets what had it."""
-        if self._names is None:
-            return
-        if gone:
-            self._names.discard(name)
-        else:
-            self._names.add(name)
-            self._names = self._names if len(self._names) <= _MOST_NAMED else None
-
-    def _forget_names(self) -> None:
-        """Anything may have been prepared under any name."""
-        for name in list(self._named):
-            self._forget(name)
-        self._names = None
-
-    def executes_nothing(self, meaning: Meaning) -> bool:
-        """Whether it is an EXECUTE of a name under which nothing was prepared."""
-        executed = [s.named for s in meaning.statements if s.verb == "EXECUTE"]
-        if len(meaning.statements) != 1 or not executed or self._names is None:
-            return False
-        (name,) = executed
-        return name is not None and _is_plain(name) and name not in self._names
-
     def _read_before(
         self, command: ClientCommand, state: SessionState, *, prepared: bool
     ) -> Ahead | None:
@@ -266,7 +172,7 @@ class Meanings:
         holds = prepared or self._planner.reader.read_so(ahead, state, prepared=prepared)
         return ahead if holds else None
 
-    # Prepared statements.
+    # Statements prepared under a number.
 
     def prepared(self, command: ClientCommand) -> Prepared | None:
         """The statement that an execution names, if its text could be read; else None."""
@@ -354,10 +260,11 @@ class Meanings:
         meaning = self.of_prepared_text(command, state)
         long = parameters > MOST_PARAMETERS
         if long or self._planner.prepared.full:  # it is passed through, with what it writes
-            meaning = _shortened(meaning)
+            meaning = shortened(meaning)
         if meaning.lexed is None:
             self._was_prepared(number, meaning)
-            self._weigh_passed(number, meaning)
+            self._passed[number] = size = kept_bytes(meaning)
+            self._planner.prepared.size_bytes += size
             return None
         redefinitions = self._planner.keeper.redefinitions
         limits = _limits(meaning, parameters)
@@ -404,33 +311,24 @@ class Meanings:
         self._forget(number)
         self._of_prepared[number] = meaning
 
-    def _weigh_passed(self, which: int | str, meaning: Meaning) -> None:
-        size = weigh((meaning.statements, meaning.writes)) - _COMMON_BYTES
-        self._passed[which] = size = 0 if meaning is UNKNOWN else _PASSED_BYTES + max(size, 0)
-        self._planner.prepared.size_bytes += size
-
     def weigh(self, prepared: Prepared) -> None:
         """See `Planner.weigh`."""
         self._planner.weigh(prepared)
 
-    def _forget(self, which: int | str) -> None:
-        """One that has this number or name is no more."""
-        prepared = None
-        if isinstance(which, str):
-            self._named.pop(which, None)
-        else:
-            prepared = self._prepared.pop(which, None)
-        size = self._passed.pop(which, 0) if prepared is None else prepared.size_bytes
+    def _forget(self, number: int) -> None:
+        """The one that has this number is no more."""
+        prepared = self._prepared.pop(number, None)
+        size = self._passed.pop(number, 0) if prepared is None else prepared.size_bytes
         self._planner.prepared.size_bytes -= size
 
     def forget(self) -> None:
         """The session ends, or begins anew."""
-        for which in (*self._prepared, *self._passed):
-            self._forget(which)
+        for number in (*self._prepared, *self._passed):
+            self._forget(number)
+        self.by_name.forget()
         self._of_prepared.clear()
         self._last = 0
-        self._names = set()
-        self._ahead = self._inner = None
+        self._ahead = None
 
     def _dateless(self, meaning: Meaning) -> tuple[bool, ...]:
         if meaning.lexed is None or len(meaning.statements) != 1:
@@ -470,17 +368,6 @@ class Meanings:
         return self._last in self._of_prepared
 
 
-def _may_be_followed(text: str) -> bool:
-    """Whether it is found out what a literal does once it is run."""
-    return text.isascii() and len(text) <= ON_THE_LOOP_BYTES
-
-
-def _is_plain(name: str) -> bool:
-    """Whether no name but this, in any case, means the same prepared statement. MySQL compares them
-    without accents, and without blanks at their ends."""
-    return name.isascii() and not name.endswith(" ") and len(name) <= _LONGEST_NAME
-
-
 def _says_all(statement: Statement) -> bool:
     """Whether neither the default schema nor what else a session has decides what it does."""
     plain = statement.kind in _PLAIN_KINDS and not statement.reads and not statement.writes
@@ -498,25 +385,6 @@ def _limits(meaning: Meaning, parameters: int) -> frozenset[int]:
         return frozenset(range(parameters))
     each = chain.from_iterable(map(repeat, columns, runs))
     return frozenset(place for place, column in enumerate(each) if column == ROWS)
-
-
-def _shortened(meaning: Meaning) -> Meaning:
-    """The same without what only reads from the cache need; UNKNOWN if that is still long: there
-    may be as many as the server allows."""
-    statements = tuple(
-        replace(
-            each,
-            cacheable=False,
-            operands=NO_OPERANDS,
-            dated=NO_OPERANDS,
-            markers=NO_MARKERS,
-            directives=(),
-        )
-        for each in meaning.statements
-    )
-    if weigh(statements) > _MOST_BYTES:
-        return UNKNOWN
-    return replace(meaning, lexed=None, statements=statements)
 
 
 def under_the_catalog(meaning: Meaning, planner: Planner, state: SessionState) -> Meaning:

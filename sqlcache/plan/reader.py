@@ -37,6 +37,13 @@ from sqlcache.sql.statement import (
 
 T = TypeVar("T")
 
+ON_THE_LOOP_BYTES = 8_192
+"""Of a command whose text is read at once: a longer one is read in a thread."""
+
+JUDGED_ON_THE_LOOP_BYTES = 512
+"""Likewise, where what it says is not known yet: that takes 30 to 50 times as long, 1 ms for 40 to
+300 bytes."""
+
 _LOGGED_ON_THE_LOOP_BYTES = 4_096  # some 6 ms
 _LONG_BYTES = 65_536  # of a text that shorter ones do not wait for
 _OF_ROWS = QUERY_VERBS | {"INSERT", "REPLACE", "UPDATE", "DELETE", "DO"}

@@ -6,8 +6,8 @@ from sqlcache.mysql.constants import Command, Status
 from sqlcache.mysql.packets import HEADER_BYTES, packet, query_packet, query_text
 from sqlcache.mysql.rows import collation_of, read_text_rows
 from sqlcache.plan.commands import WRITES_NOTHING, ClientCommand
-from sqlcache.plan.meanings import ON_THE_LOOP_BYTES
 from sqlcache.plan.planner import Planner
+from sqlcache.plan.reader import ON_THE_LOOP_BYTES
 from sqlcache.plan.state import SessionState
 from sqlcache.proxy.diagnostics import Diagnostics
 from sqlcache.proxy.looking_back import may_look_back, query_finding, query_keeping

@@ -17,10 +17,10 @@ from sqlcache.mysql.response import followed
 from sqlcache.plan import reader
 from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.commands import ClientCommand
-from sqlcache.plan.meanings import MOST_PARAMETERS, ON_THE_LOOP_BYTES, Meanings
+from sqlcache.plan.meanings import MOST_PARAMETERS, Meanings
 from sqlcache.plan.planner import Planner
 from sqlcache.plan.plans import UNTRACEABLE
-from sqlcache.plan.reader import Way
+from sqlcache.plan.reader import ON_THE_LOOP_BYTES, Way
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.variables import Globals
 from sqlcache.plan.writeset import WriteSet
@@ -199,7 +199,7 @@ async def test_what_a_literal_of_some_length_runs_is_found_out_in_a_thread(
         of = meanings.of if code == Command.QUERY else meanings.of_prepared_text
         meaning = of(long, state)
         if head.startswith(b"PREPARE"):
-            meanings.ran(meaning.statements, state, failed=False)
+            meanings.by_name.ran(meaning.statements, state, failed=False)
             assert threading.get_ident() not in judged
             meaning = meanings.of(command(b"EXECUTE s"), state)
         else:
@@ -429,7 +429,7 @@ async def test_of_what_is_prepared_by_name_little_is_kept(text: bytes) -> None:
         quoted = text.replace(b"'", b"''")
         for number in range(20):
             prepare = command(b"PREPARE s%d FROM '%b'" % (number, quoted))
-            meanings.ran(meanings.of(prepare, state).statements, state, failed=False)
+            meanings.by_name.ran(meanings.of(prepare, state).statements, state, failed=False)
         kept = [meanings.of(command(b"EXECUTE s%d" % number), state) for number in range(20)]
         assert weigh(tuple(each.statements for each in kept)) < 20 * 10_000
 
@@ -494,14 +494,14 @@ async def test_what_is_known_of_statements_that_are_passed_is_weighed() -> None:
         meanings = Meanings(planner)
         text = b"DELETE t1 FROM t1, t2, t3, t4"
         prepare = command(b"PREPARE a FROM '%b'" % text)
-        meanings.ran(meanings.of(prepare, state).statements, state, failed=False)
+        meanings.by_name.ran(meanings.of(prepare, state).statements, state, failed=False)
         named = planner.prepared.size_bytes
         planner.prepared.max_bytes = 0
         meanings.remember(1, 1, 0, command(text, Command.STMT_PREPARE), state)
         numbered = planner.prepared.size_bytes - named
         assert min(named, numbered) > 1_000
         meanings.remember(1, 1, 0, command(text, Command.STMT_PREPARE), state)
-        meanings.ran(meanings.of(prepare, state).statements, state, failed=False)
+        meanings.by_name.ran(meanings.of(prepare, state).statements, state, failed=False)
         assert planner.prepared.size_bytes == named + numbered
         meanings.sent_unanswered(command((1).to_bytes(4, "little"), Command.STMT_CLOSE))
         assert planner.prepared.size_bytes == named
@@ -515,8 +515,8 @@ async def test_of_names_that_no_server_takes_none_is_kept() -> None:
         for number in range(20):
             long = command(b"DO 1; PREPARE a%d%b FROM 'DO 1'" % (number, b"x" * 100_000))
             statements = analyse(long.payload[1:], state.dialect)
-            meanings.ran(statements, state, failed=True)
-        assert weigh(meanings._names) < 1_000
+            meanings.by_name.ran(statements, state, failed=True)
+        assert weigh(meanings.by_name._names) < 1_000
 
 
 async def test_what_a_prepared_statement_keeps_of_many_tables_is_weighed() -> None:

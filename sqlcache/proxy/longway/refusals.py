@@ -66,7 +66,8 @@ class Refusals:
             return False
         # What it runs itself may say so as well: a block without a name, a full-text search.
         text = self._meanings.text_of(command, self._standing.state.capabilities)
-        runs_nothing = code == ER_UNKNOWN_STMT_HANDLER and self._meanings.executes_nothing(meaning)
+        by_name = self._meanings.by_name
+        runs_nothing = code == ER_UNKNOWN_STMT_HANDLER and by_name.executes_nothing(meaning)
         if text is None or len(text) > MOST_SEARCHED_BYTES:
             return False
         if may_feign_errors(text) and not runs_nothing:

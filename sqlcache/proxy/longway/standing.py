@@ -152,7 +152,7 @@ class Standing:
         self._last.had_hits = False
         self._note_mixing(meaning)
         self._held_back.took_effect(meaning, tracker)
-        self._meanings.ran(meaning.statements, self.state, failed=tracker.failed)
+        self._meanings.by_name.ran(meaning.statements, self.state, failed=tracker.failed)
         made = self._meanings.took_effect(command, tracker, self.state, command.number)
         if made is not None and self.context is not None and self.may_plan(command):
             self._planner.remember_preparation(command.data, self.context, made)

@@ -19,9 +19,9 @@ from sqlcache.mysql.packets import HEADER_BYTES, query_packet, with_flags
 from sqlcache.mysql.scan import Plain, number_in
 from sqlcache.mysql.tracking import commits_told, last_untracked
 from sqlcache.plan.cacheability import NotCacheable
-from sqlcache.plan.meanings import ON_THE_LOOP_BYTES
 from sqlcache.plan.pins import Values, values_of_execution, values_of_text
 from sqlcache.plan.plans import Pass, Plan
+from sqlcache.plan.reader import ON_THE_LOOP_BYTES
 from sqlcache.proxy.copies import UNSTORABLE_STATUS
 from sqlcache.proxy.shared import Shared
 from sqlcache.proxy.straight.ahead import Ahead
