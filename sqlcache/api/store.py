@@ -228,7 +228,7 @@ class ValueStore:
         planner, names = self._planner, named(self._planner, tables, schema)
         if not names:
             return ()
-        await planner.keeper.follow(planner.tags_of(names))
+        await planner.confirmations.follow(planner.tags_of(names))
         await planner.keeper.know(names)
         return planner.tags_of(names)
 
@@ -248,7 +248,7 @@ class ValueStore:
     ) -> Hit | Lease | Bypass | Outdated:
         got = await self._engine.obtain(read, first)
         if isinstance(got, Outdated):
-            await self._planner.keeper.follow(read.tags.tags)
+            await self._planner.confirmations.follow(read.tags.tags)
             got = await self._engine.obtain(read)
         return got
 
@@ -311,7 +311,7 @@ class ValueStore:
         collected.capture(present, present.values())
         led_by = {tag.schema for tag in explicit}
         told_by = {tag: version for tag, version in known.items() if tag.schema in led_by}
-        if not self._planner.keeper.goes_by(told_by):
+        if not self._planner.confirmations.goes_by(told_by):
             collected.torn = True  # what was given may lead elsewhere by now
 
     # Keeping.

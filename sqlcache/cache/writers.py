@@ -1,7 +1,9 @@
 """What writers ask of the engine: fences before, new versions after."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 
 from sqlcache.cache.fence import Fence
 from sqlcache.cache.fences import Fences
@@ -21,6 +23,8 @@ from sqlcache.process.events import Seldom
 from sqlcache.table_counts import Door, Tables
 
 log = logging.getLogger(__name__)
+
+_ASKED_AT_ONCE = 256  # tags, in a few milliseconds
 
 
 class Writers:
@@ -156,6 +160,17 @@ class Writers:
     async def states(self, tags: Iterable[Tag], own: Fence | None = None) -> dict[Tag, TagState]:
         """What the tags' copies are like but for one's own fence; see `Reach.states`."""
         return await self._reach.states(tags, own)
+
+    async def states_in_turns(
+        self, tags: Iterable[Tag], own: Fence | None = None
+    ) -> dict[Tag, TagState]:
+        """The same of any number of tags, while others have their turns."""
+        states: dict[Tag, TagState] = {}
+        left = iter(tags)
+        while some := list(islice(left, _ASKED_AT_ONCE)):
+            states |= await self.states(some, own)
+            await asyncio.sleep(0)
+        return states
 
     async def versions(self, tags: Iterable[Tag]) -> dict[Tag, bytes | None]:
         """See `Reach.versions`."""

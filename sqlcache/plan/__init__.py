@@ -1,9 +1,10 @@
 """What a statement means for the cache, decided once: nothing here talks to a client.
 
-`keeper` knows the upstream's catalog, by its `readings`, and whether that is so now: `unread` is
-what this process has redefined itself, `new_names` tell what may have come, `server_watch` whether
-the server is still the same. `reader` says what texts mean by it, `tagging` which tags a write
-concerns. `planner` decides: for sessions that are alike (`state`, `contexts`) and what they send
-(`commands`, `meanings`; `prepared` and its `executions`, `prepared_by_name`) it makes `plans`,
-which the doors only have to execute. What comes of a statement `explanations` tell people.
+`keeper` knows the upstream's catalog, by its `readings`: `unread` is what this process has
+redefined itself, `new_names` tell what may have come, `server_watch` whether the server is still
+the same. `confirmations` tell whether all that is so now. `reader` says what texts mean by it,
+`tagging` which tags a write concerns. `planner` decides: for sessions that are alike (`state`,
+`contexts`) and what they send (`commands`, `meanings`; `prepared` and its `executions`,
+`prepared_by_name`) it makes `plans`, which the doors only have to execute. What comes of a
+statement `explanations` tell people.
 """

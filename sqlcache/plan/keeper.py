@@ -1,28 +1,23 @@
-"""The keeper of the catalog: what is known of the upstream's definitions, and whether it is so now.
+"""The keeper of the catalog: what is known of the upstream's definitions.
 
 The catalog follows DDL by the schemas' tags: each proxy that changes a definition bumps them. The
 engine finds out at every read whether the catalog at hand was read under their present versions,
-and `catch_up` makes sure of it for a write. What is read again then is what may have changed: the
-schemas with another version; or, where every step from one version to the other was this process's
-own, the tables that those statements named, and these not before they are needed.
+and `confirmations` make sure of it for a write. What is read again then is what may have changed:
+the schemas with another version; or, where every step from one version to the other was this
+process's own, the tables that those statements named, and these not before they are needed.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from enum import Enum
 from functools import partial
 from itertools import islice
 from typing import Protocol
 
 from sqlcache.cache.engine import Engine
-from sqlcache.cache.fence import Fence
-from sqlcache.cache.log_records import TagState
-from sqlcache.cache.marks import NO_MARKS, Logs, Marks
-from sqlcache.cache.tag_logs import Steps, log_state
-from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag
-from sqlcache.callbacks import told
+from sqlcache.cache.tag_logs import Steps
+from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.errors import CacheUnavailable, UpstreamError
 from sqlcache.metrics import Metrics
 from sqlcache.plan.new_names import NewNames
@@ -43,7 +38,6 @@ log = logging.getLogger(__name__)
 
 _STEPS = 10_000
 _READ_TOGETHER = 8
-_ASKED_AT_ONCE = 256  # tags, in a few milliseconds
 _MOST_UNREAD = 10_000  # and what was named with them
 _LOOK_AGAIN_S = 1.0  # for a name that the catalog lacks
 _SEE_AGAIN_S = 10.0  # whether a view has a body by now
@@ -74,14 +68,6 @@ class Upstream(Protocol):
         that it did."""
 
 
-class Known(Enum):
-    """How much the catalog at hand can be relied on."""
-
-    CONFIRMED = "it was current"
-    READ_AGAIN = "it was not, and has been read since"
-    UNKNOWN = "it was not, or nobody knows, and could not be read"
-
-
 class Keeper:
     """One process's knowledge of the upstream's catalog.
 
@@ -110,7 +96,8 @@ class Keeper:
         self.held_up = False
         """Whether they are not, for a while, as they may be older than is allowed."""
         self._forgets = False  # everything, and has not yet
-        self._readings = Readings(self._read, metrics, refresh_s=refresh_s)
+        self.readings = Readings(self._read, metrics, refresh_s=refresh_s)
+        """Of the catalog: who finds out that it is none of now has it read by these."""
         self.versions: Mapping[Tag, bytes | None] = {}
         """Those of the definitions that the catalog has, at present: it is right under them."""
         self._steps: dict[tuple[Tag, bytes | None], bytes] = {}  # by this process's own definitions
@@ -128,7 +115,6 @@ class Keeper:
         """Changes whenever the catalog does: what a statement means may be something else now."""
         self.redefinitions = 0
         """Changes whenever any definition does, also where that makes no other catalog."""
-        self._rights = NO_MARKS
         self._is_late = True  # what is known: everything was never read, or not the last time
 
     @property
@@ -158,16 +144,16 @@ class Keeper:
 
     async def start(self) -> None:
         """Reads the catalog, and from then on again and again. MySQL may be away."""
-        await self._readings.start()
+        await self.readings.start()
 
     async def close(self) -> None:
         """Stops reading it."""
-        await self._readings.close()
+        await self.readings.close()
 
     @property
     def trouble(self) -> str | None:
         """Why the catalog could not be read the last time; None where it could."""
-        return self._readings.trouble
+        return self.readings.trouble
 
     @property
     def lacks(self) -> str:
@@ -176,7 +162,7 @@ class Keeper:
 
     async def refresh(self) -> bool:
         """Reads the catalog now. Whether that could be done."""
-        return await self._readings.of(EVERYWHERE)
+        return await self.readings.of(EVERYWHERE)
 
     def witness(self) -> Witness:
         """A session has just been connected to MySQL: who can tell later, by the number of that
@@ -193,7 +179,7 @@ class Keeper:
         """A session has logged in: sees to it that what is known is of the server it found, unless
         that takes its time: until it `is_met` who begins has to ask what globals that was with."""
         if self._upstream.cut():
-            await self._readings.for_sessions()
+            await self.readings.for_sessions()
 
     async def _read(self, scope: Scope) -> None:
         edition = self.edition
@@ -247,8 +233,9 @@ class Keeper:
         if scope.schemas:
             # A table may be led to others by what is defined in their schemas: all that are other
             # ones are read together, with those of definitions that are just ending.
-            states = await self._states(map(Tag, await self._schemas()))
-            other = {t.schema for t, s in states.items() if s.fences or self._differs(t, s)}
+            states = await self._engine.states_in_turns(map(Tag, await self._schemas()))
+            now = self.versions
+            other = {t.schema for t, s in states.items() if s.fences or now.get(t) != s.version}
             scope |= Scope(frozenset(other))
             seen |= {tag: s.version for tag, s in states.items() if tag.schema in scope.schemas}
         # Others with them, for they will soon be used as well.
@@ -314,7 +301,7 @@ class Keeper:
         if self._unread.named > _MOST_UNREAD:
             await self.refresh()
         elif writes.unnamed:
-            await self._readings.of(ROUTINES)
+            await self.readings.of(ROUTINES)
 
     async def learn_of(self, statements: Sequence[Statement], state: SessionState) -> bool:
         """Reads of the tables the statements name those again that are not known as they are now.
@@ -338,7 +325,7 @@ class Keeper:
             wanted |= self.unread_by(catalog.server.named(each.reads, default))
         wanted |= self._new_names.to_look_for(name for name in unknown if name not in self._unread)
         wanted |= self._hidden_names.to_look_for(hidden - wanted)
-        return bool(wanted) and await self._readings.of(Scope(tables=frozenset(wanted)))
+        return bool(wanted) and await self.readings.of(Scope(tables=frozenset(wanted)))
 
     @property
     def has_unread(self) -> bool:
@@ -361,154 +348,14 @@ class Keeper:
     async def know(self, names: Iterable[TableName]) -> None:
         """Reads again what is not known as it is now, before an answer hangs on these tables."""
         while unread := self.unread_by(names):
-            if not await self._readings.of(Scope(tables=unread)):
+            if not await self.readings.of(Scope(tables=unread)):
                 return
-
-    @property
-    def rights(self) -> Marks:
-        """Observes whether rights and globals are as they were when the catalog was read."""
-        if not self._rights.any or self._rights.edition != self.edition:
-            self._rights = self._engine.marks((), (ROOT,), self.edition)
-        return self._rights
-
-    async def confirms_rights(self) -> bool:
-        """Whether the rights and globals at hand are those of now: other proxies tell by the root
-        that they change them. Reads the catalog where they are not; who then asks again may get
-        another answer, or not, as where memcached is away, or that reading takes its time."""
-        if await told(partial(self.confirm_soon, self.rights)):
-            return True
-        states = await self._engine.states([ROOT])
-        for _ in range(2):  # the first may have begun before they changed
-            if all(self.versions.get(tag) == state.version for tag, state in states.items()):
-                break
-            await self._readings.for_sessions()
-        return bool(states) and all(
-            self.versions.get(tag) == state.version and not state.fences
-            for tag, state in states.items()
-        )
-
-    async def follow(self, tags: Iterable[Tag]) -> None:
-        """Reads the definitions that these tags tell of, where they are other ones by now."""
-        states = await self._engine.states(tag for tag in tags if tag.defines)
-        if (outdated := self._outdated(states)) is not None:
-            await self._readings.of(outdated, lambda: self._outdated(states) is None)
-
-    def goes_by(self, versions: Mapping[Tag, bytes | None]) -> bool:
-        """Whether the definitions that the catalog has are those that these tags tell of."""
-        return all(self.versions.get(tag) == versions[tag] for tag in versions if tag.defines)
-
-    def _outdated(self, states: Mapping[Tag, TagState]) -> Scope | None:
-        other = {tag.schema for tag, state in states.items() if self._differs(tag, state)}
-        return (EVERYWHERE if "" in other else Scope(frozenset(other))) if other else None
-
-    def _differs(self, tag: Tag, state: TagState) -> bool:
-        return self.versions.get(tag) != state.version
-
-    async def catch_up(
-        self, writes: WriteSet, asked: Iterable[Tag], states: Mapping[Tag, TagState]
-    ) -> Known:
-        """Makes sure that the reach of these writes, by the catalog at hand, is theirs by the
-        definitions that the tags, which were `asked`, tell of."""
-        if self.catalog is None or writes.everything:
-            return Known.CONFIRMED
-        answered = {tag.schema for tag in states}
-        if any(tag.schema not in answered for tag in asked):
-            return Known.UNKNOWN
-        led = await self._led_elsewhere(states)
-
-        def unknown() -> Scope:
-            return (self._outdated(states) or Scope()) | Scope(led, self.unread_reach(writes))
-
-        scope = unknown()
-        if scope == Scope():
-            return Known.CONFIRMED
-        could = await self._readings.of(scope, lambda: unknown() == Scope())
-        return Known.READ_AGAIN if could else Known.UNKNOWN
-
-    async def _led_elsewhere(self, states: Mapping[Tag, TagState]) -> frozenset[str]:
-        """The schemas in which somebody may just now let a write lead to tables elsewhere.
-
-        Whatever else is defined: until his fence ends nobody is served what is in its schemas, and
-        then it is forgotten. So the fence of a root is not looked for.
-        """
-        fenced = {tag.schema: state for tag, state in states.items() if tag.schema and state.fences}
-        if not fenced:
-            return frozenset()
-        marks = await self._engine.states(Tag(schema, ELSEWHERE) for schema in fenced)
-        clear = {
-            tag.schema
-            for tag, mark in marks.items()
-            if mark.fences.keys().isdisjoint(fenced[tag.schema].fences)
-        }
-        return frozenset(fenced.keys() - clear)
 
     def unread_reach(self, writes: WriteSet) -> frozenset[TableName]:
         """What decides the reach of these writes and is still to be read again."""
         assert self.catalog is not None
         reached = self.catalog.writes.closure(writes.tables, writes.told)
         return self.unread_by(writes.reads) | self.unread_among(reached or frozenset())
-
-    async def stood_still(
-        self,
-        writes: WriteSet,
-        asked: Collection[Tag],
-        since: Mapping[Tag, bytes | None],
-        own: Fence | None,
-    ) -> bool:
-        """Whether the definitions that tell the reach of these writes, as the `asked` tags do, are
-        those that the catalog has, and nobody has changed them or is about to, `since` its versions
-        were these. `own` is the fence of who asks."""
-        if self.catalog is None or self.unread_reach(writes):
-            return False
-        states = await self._engine.states(asked, own)
-        answered = {tag.schema for tag in states}
-        return all(tag.schema in answered for tag in asked) and all(
-            self.versions.get(tag) == since.get(tag) == state.version
-            and not (tag.schema and state.fences)
-            for tag, state in states.items()
-        )
-
-    async def knows_refusals(self, own: Fence | None) -> bool:
-        """Whether a statement that the server says it cannot read has run nothing: no code that
-        there is now says so amid its work. `own` is the statement's fence."""
-        catalog, redefinitions = self.catalog, self.redefinitions
-        if catalog is None or catalog.code.may_feign_errors:
-            return False
-        states = await self._states([ROOT, *map(Tag, catalog.schemas)], own)
-        if self.catalog is not catalog or self.redefinitions != redefinitions:
-            return False  # another one was read meanwhile, and it was not by that
-        changing = any(state.fences for tag, state in states.items() if tag.schema)
-        steady = not self._unread and not changing
-        return bool(states) and steady and self._outdated(states) is None
-
-    async def _states(self, tags: Iterable[Tag], own: Fence | None = None) -> dict[Tag, TagState]:
-        """Those of any number of tags, while others have their turns."""
-        states: dict[Tag, TagState] = {}
-        left = iter(tags)
-        while some := list(islice(left, _ASKED_AT_ONCE)):
-            states |= await self._engine.states(some, own)
-            await asyncio.sleep(0)
-        return states
-
-    def confirms(self, marks: Marks, logs: Logs) -> bool:
-        """Whether definitions are, by the logs of their tags, those by which the marks were worked
-        out, and nobody is about to change them."""
-        if marks.edition != self.edition:
-            return False
-        if logs == marks.confirmed:
-            return True
-        for tag, log in zip(marks.observed, logs, strict=True):
-            state = log_state(log)
-            if state.fences or state.version is None or self._differs(tag, state):
-                return False
-        marks.confirmed = logs
-        return True
-
-    def confirm_soon(self, marks: Marks, done: Callable[[bool], None]) -> None:
-        """Tells the same of what only observes: at once where that is known."""
-        self._engine.confirm_soon(
-            marks, lambda current: done(current and marks.edition == self.edition)
-        )
 
     def reach_of(self, statement: Statement, schema: str | None) -> CodeReach | None:
         """What the routines that it calls may write, beyond what is declared; None for all."""

@@ -30,6 +30,7 @@ from sqlcache.plan.cacheability import (
     freshness,
 )
 from sqlcache.plan.commands import Meaning
+from sqlcache.plan.confirmations import Confirmations
 from sqlcache.plan.contexts import Context, Contexts, bytes_of
 from sqlcache.plan.keeper import Keeper, Upstream
 from sqlcache.plan.pins import ReadPins
@@ -67,8 +68,9 @@ _LONGEST_SHAPE = 200
 
 
 class Planner:
-    """One process's decisions. `keeper` has the catalog that they go by, `reader` what texts say,
-    `tagging` which tags writes concern. `pins_reads`: answers may hang on some rows alone."""
+    """One process's decisions. `keeper` has the catalog that they go by, `confirmations` tell
+    whether that is so now; `reader` has what texts say, `tagging` which tags writes concern.
+    `pins_reads`: answers may hang on some rows alone."""
 
     def __init__(
         self,
@@ -95,9 +97,10 @@ class Planner:
             enabled=enabled,
             data_set=data_set,
         )
+        self.confirmations = Confirmations(engine, self.keeper)
         # Each has a share of the bytes: the plans a half, in two generations.
         self.reader = Reader(self.keeper, max_bytes=max_bytes // 6)
-        self.tagging = Tagging(engine, self.keeper, max_bytes=max_bytes // 60)
+        self.tagging = Tagging(engine, self.keeper, self.confirmations, max_bytes=max_bytes // 60)
         self._rules = policy or Policy(ttl_s=engine.limits.ttl_s)
         self._policy = self._rules  # with names as the catalog's server compares them
         self._folded_for: int | None = None  # its `lower_case_table_names`
@@ -384,7 +387,7 @@ class Planner:
             plan.rolls_back = not self.tagging.non_transactional(meaning.writes)
             plan.pins = self.pins_of_write(plan.told, meaning.writes)
         elif plan.uses:
-            plan.observes = self.keeper.rights
+            plan.observes = self.confirmations.rights
         return plan
 
     def pins_of_write(self, told: Pins | None, writes: WriteSet) -> WritePins | None:

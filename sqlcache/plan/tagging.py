@@ -10,7 +10,8 @@ from sqlcache.cache.marks import Marks
 from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag
 from sqlcache.plan.cacheability import calls_stored
 from sqlcache.plan.commands import Meaning
-from sqlcache.plan.keeper import Keeper, Known
+from sqlcache.plan.confirmations import Confirmations, Known
+from sqlcache.plan.keeper import Keeper
 from sqlcache.plan.temporary import TemporaryTables
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet, together
 from sqlcache.sql.catalog import Catalog
@@ -24,9 +25,12 @@ _ROUNDS: Final = 20  # of reading what they write again, where definitions chang
 class Tagging:
     """By the catalog of the keeper. `forget` what was worked out when that is another one."""
 
-    def __init__(self, engine: Engine, keeper: Keeper, *, max_bytes: int) -> None:
+    def __init__(
+        self, engine: Engine, keeper: Keeper, confirmations: Confirmations, *, max_bytes: int
+    ) -> None:
         self._engine = engine
         self._keeper = keeper
+        self._confirmations = confirmations
         self._marks: Bounded[WriteSet, Marks] = Bounded(max_bytes)
 
     def forget(self) -> None:
@@ -171,7 +175,7 @@ class Tagging:
             return True
         asked = self.definitions(writes)
         states = await self._engine.states(asked)
-        known = await self._keeper.catch_up(writes, asked, states)
+        known = await self._confirmations.catch_up(writes, asked, states)
         return known is not Known.UNKNOWN and self._keeper.edition == edition
 
     async def tags_now(self, writes: WriteSet) -> frozenset[Tag]:
@@ -185,8 +189,8 @@ class Tagging:
         return frozenset({ROOT})
 
     def marks(self, writes: WriteSet) -> Marks | None:
-        """What to mark for these writes, and to observe: it is right while `Keeper.confirms` says
-        so. None where more than rows of known tables is written."""
+        """What to mark for these writes, and to observe: it is right while `Confirmations` say so.
+        None where more than rows of known tables is written."""
         known = self._marks.get(writes)
         if known is not None:
             return known

@@ -101,7 +101,7 @@ class Questions:
         """Finds out, where the server has just read rights, whether they changed since the catalog
         was read, which other proxies tell by the root's version. Where memcached is away, they can
         wait: so do hits."""
-        if self._state.rights.assumed and await self._planner.keeper.confirms_rights():
+        if self._state.rights.assumed and await self._planner.confirmations.confirms_rights():
             self._state.rights.confirm(self._planner.keeper.globals)
 
     async def ask(self, query: bytes) -> list[tuple[bytes | None, ...]]:

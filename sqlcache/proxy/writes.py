@@ -18,7 +18,7 @@ from sqlcache.errors import WriteRefused
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.plan.cacheability import CATALOG_UNKNOWN
 from sqlcache.plan.commands import NO_STATEMENT, Meaning
-from sqlcache.plan.keeper import Known
+from sqlcache.plan.confirmations import Known
 from sqlcache.plan.meanings import under_the_catalog
 from sqlcache.plan.pins import Values
 from sqlcache.plan.planner import Planner
@@ -167,16 +167,16 @@ class Writes:
     def begin_soon(self, plan: Pass, marks: Marks, done: Callable[[bool], None]) -> None:
         """Marks and observes. Tells soon whether the command may be sent: if not, `raise_fence`
         goes on with it, and if so, `end_soon` is to be called when it was answered."""
-        keeper = self._planner.keeper
+        confirmations = self._planner.confirmations
         self._unsure = not marks.tags
-        self._known = keeper.versions
+        self._known = self._planner.keeper.versions
 
         if self._unsure:
-            keeper.confirm_soon(marks, done)
+            confirmations.confirm_soon(marks, done)
             return
 
         def marked(logs: Logs | None) -> None:
-            ready = logs is not None and keeper.confirms(marks.like or marks, logs)
+            ready = logs is not None and confirmations.confirms(marks.like or marks, logs)
             narrow = ready and self._fence is not None and self._fence.narrow_in
             probe = self._change.probe if narrow and self._change is not None else None
             if probe is None or self._ask is None:
@@ -232,10 +232,10 @@ class Writes:
 
         def lifted(logs: Logs | None) -> None:
             like = marks.like or marks
-            ended(logs is not None and self._planner.keeper.confirms(like, logs))
+            ended(logs is not None and self._planner.confirmations.confirms(like, logs))
 
         if self._fence is None:
-            self._planner.keeper.confirm_soon(marks, ended)
+            self._planner.confirmations.confirm_soon(marks, ended)
             return
         if self._change is not None:
             touched = dict.fromkeys(marks.tags, self._change.cover)
@@ -256,7 +256,7 @@ class Writes:
                 asked = set(self._planner.tagging.definitions(writes)) - known
                 told = asked, await self._engine.states(asked, self._fence)
             known.update(told[0])
-            caught = await self._planner.keeper.catch_up(writes, *told)
+            caught = await self._planner.confirmations.catch_up(writes, *told)
             if caught is Known.UNKNOWN:
                 return replace(meaning, writes=EVERYTHING), EVERYTHING
             if meaning.edition != self._planner.keeper.edition:
@@ -332,7 +332,8 @@ class Writes:
         if needed is None or needed == NOTHING:
             return needed is not None
         asked = {ROOT, *self._planner.tagging.definitions(needed)}
-        return await self._planner.keeper.stood_still(needed, asked, self._known, self._fence)
+        confirmations = self._planner.confirmations
+        return await confirmations.stood_still(needed, asked, self._known, self._fence)
 
     async def withdraw(self, meaning: Meaning) -> None:
         """The server refused the command: of what it meant no more is left than this, which writes
@@ -398,7 +399,8 @@ class Writes:
         self, writes: WriteSet, asked: Iterable[Tag], states: Mapping[Tag, TagState]
     ) -> bool:
         """Whether other routines may have run than those whose writes are known."""
-        return await self._planner.keeper.catch_up(writes, asked, states) is not Known.CONFIRMED
+        known = await self._planner.confirmations.catch_up(writes, asked, states)
+        return known is not Known.CONFIRMED
 
     def abandon(self, is_over: IsOver) -> None:
         """The session ends, amid a write or not: what MySQL still does for it."""

@@ -14,7 +14,7 @@ from sqlcache.binlog.transactions import Change, Logged
 from sqlcache.cache.own_commits import OwnCommits
 from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag
 from sqlcache.metrics import Metrics
-from sqlcache.plan.keeper import Known
+from sqlcache.plan.confirmations import Known
 from sqlcache.plan.reader import Reader, Way
 from sqlcache.plan.tagging import Tagging
 from sqlcache.plan.writeset import WriteSet
@@ -153,7 +153,7 @@ def reads(asked: Asked) -> Effects:
     each = cast(Any, asked)
     reader = Reader(each, max_bytes=1_000_000)
     planner = SimpleNamespace(
-        keeper=asked, reader=reader, tagging=Tagging(each, each, max_bytes=1_000_000)
+        keeper=asked, reader=reader, tagging=Tagging(each, each, each, max_bytes=1_000_000)
     )
     return Effects(each, cast(Any, planner), Metrics())
 

@@ -121,7 +121,7 @@ class Reading:
                 got.read.tags.reads.misses += 1
                 await self.fill(command, meaning, got)
             case Outdated() if not again:
-                await self._planner.keeper.follow(read.tags.tags)
+                await self._planner.confirmations.follow(read.tags.tags)
                 await self._plan_anew(command)
             case Outdated():
                 self._go_past(command, _CATALOG_CHANGED)

@@ -72,4 +72,4 @@ class Refusals:
             return False
         if may_feign_errors(text) and not runs_nothing:
             return False
-        return await self._planner.keeper.knows_refusals(self._writes.fence)
+        return await self._planner.confirmations.knows_refusals(self._writes.fence)
