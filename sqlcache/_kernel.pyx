@@ -250,7 +250,7 @@ cdef extern from "sys/socket.h" nogil:
     int MSG_DONTWAIT, MSG_NOSIGNAL
 
 cdef enum:
-    READ_BYTES = 262144
+    READ_BYTES = 262144  # once for all, not anew each time
     READS = 4
 
 cdef char READ[READ_BYTES]  # taken out of before anything else runs

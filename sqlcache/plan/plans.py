@@ -93,6 +93,8 @@ _ASKED = rb"(?:%b|VERSION\(\))(?:\s+AS\s+[a-z_]\w*)?" % _VARIABLE
 _ASKS = re.compile(rb"(?i)SELECT\s+%b(?:\s*,\s*%b)*(?:\s+LIMIT\s+1)?" % (_ASKED, _ASKED))
 _LOGGING = b"sql_log_bin"
 _ENDS = frozenset({Transaction.COMMIT, Transaction.ROLLBACK})
+_BEGIN_OR_END = frozenset({"BEGIN", "START", "COMMIT", "ROLLBACK"})
+"""What says no more than that: MariaDB's SET STATEMENT gives settings values around it."""
 _TURNS = frozenset({"BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "SET", "USE"})
 
 
@@ -109,6 +111,7 @@ class Pass:
     `rolls_back` if a transaction can hold them all back, and then only `observes`; and it `changes`
     no more than them, if it changes any. `may_wait`: the server need not hear of it before the next
     command, as of one that `begins` a transaction, or outside of one `switches` autocommit.
+    `only_turns`: it begins one like others of its session, or ends one, and does no more.
     `answered` is the last one, with its answer, and `accepted` one that it answers so each time.
     `counts` is the row of its statement, and `why` what it says there of the `reason`. `told` is
     what its text pins, and `pins` what that means of the table that it changes.
@@ -247,7 +250,9 @@ def pass_of(meaning: Meaning, cause: NotCacheable, counts: StatementCounts) -> P
         return None
     plan = Pass(replace(meaning, lexed=None), cause.label, counts, cause.why)
     plan.begins = _begins(statement)
-    plan.only_turns = plan.begins or statement.transaction in _ENDS
+    plan.only_turns = statement.verb in _BEGIN_OR_END and (
+        plan.begins or statement.transaction in _ENDS
+    )
     if plan.begins or (meaning.lexed is not None and _may_wait(statement, meaning.lexed)):
         plan.may_wait, plan.only_asks = True, False
         plan.switches = any(name == _AUTOCOMMIT for name, _ in statement.settings)

@@ -608,6 +608,29 @@ def test_trap_03_bytes_of_a_character_are_no_quotes(world: World) -> None:
     )
 
 
+@pytest.mark.parametrize("ends", ["COMMIT", "ROLLBACK"])
+def test_trap_03_settings_put_back_around_what_ends_a_transaction_change_others(
+    world: World, ends: str
+) -> None:
+    if not world.is_mariadb:
+        pytest.skip("MySQL has no SET STATEMENT")
+    own, read = "SET max_join_size = 1, sql_big_selects = 1", "SELECT COUNT(*) FROM t, t AS u"
+    world.compare(f"""
+        a  {MAKE}
+        a  {own}
+        a  {read}
+        a+ {read}
+        a  BEGIN
+        a  SET STATEMENT max_join_size = 7 FOR {ends}
+        b  {own}
+        b  {read}
+        b+ {read}
+        b  BEGIN
+        b  SET STATEMENT max_join_size = 7 FOR {ends}
+        b  {read}
+    """)
+
+
 def test_trap_03_what_stands_for_one_character_elsewhere_may_be_four(world: World) -> None:
     """In euckr, by a rule that Python's codec follows, and the servers do not."""
     world.compare(

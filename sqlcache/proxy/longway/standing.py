@@ -30,7 +30,7 @@ _NONE = -1
 """No generation of the globals: they are those of the server of before, perhaps, and a session that
 begins by them has to ask for its own."""
 _EXPLAINS = word_set("EXPLAIN DESCRIBE DESC")
-_TRANSACTION = Status.IN_TRANS | Status.AUTOCOMMIT
+_OF_TRANSACTIONS = Status.IN_TRANS | Status.AUTOCOMMIT
 """What a session's status tells of its transactions."""
 
 
@@ -218,10 +218,10 @@ class Standing:
         """The same where all that has changed is that a transaction like others of its session has
         begun, where none was open, or has ended, and none is open: most turns are such. Whether
         this was one."""
-        state, own, begun = self.state, self.own, self.state.status & _TRANSACTION
+        state, own, begun = self.state, self.own, self.state.status & _OF_TRANSACTIONS
         if not plan.only_turns or command.code != Command.QUERY or tracker.ends[-1].warnings:
             return False
-        if begun != (_TRANSACTION if plan.begins else Status.AUTOCOMMIT):
+        if begun != (_OF_TRANSACTIONS if plan.begins else Status.AUTOCOMMIT):
             return False
         # Where anything is set for the next transaction there is no context.
         if self.context is None or (plan.begins and own.view is not None):
