@@ -20,7 +20,7 @@ from sqlcache.plan.commands import NO_STATEMENT, QUERY_VERBS, Meaning
 from sqlcache.plan.write_pins import WritePins
 from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.pins.found import Pins
-from sqlcache.sql.statement import Kind, Statement, Transaction
+from sqlcache.sql.statement import ENDS, Kind, Statement, Transaction
 from sqlcache.statement_counts import UNCOUNTED, StatementCounts
 
 UNTRACEABLE = "cursor, long data or query attributes"
@@ -92,7 +92,6 @@ _VARIABLE = rb"@@(?:(?:SESSION|LOCAL)\.)?(?:%b)" % b"|".join(FOLLOWED)
 _ASKED = rb"(?:%b|VERSION\(\))(?:\s+AS\s+[a-z_]\w*)?" % _VARIABLE
 _ASKS = re.compile(rb"(?i)SELECT\s+%b(?:\s*,\s*%b)*(?:\s+LIMIT\s+1)?" % (_ASKED, _ASKED))
 _LOGGING = b"sql_log_bin"
-_ENDS = frozenset({Transaction.COMMIT, Transaction.ROLLBACK})
 _BEGIN_OR_END = frozenset({"BEGIN", "START", "COMMIT", "ROLLBACK"})
 """What says no more than that: MariaDB's SET STATEMENT gives settings values around it."""
 _TURNS = frozenset({"BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "SET", "USE"})
@@ -251,7 +250,7 @@ def pass_of(meaning: Meaning, cause: NotCacheable, counts: StatementCounts) -> P
     plan = Pass(replace(meaning, lexed=None), cause.label, counts, cause.why)
     plan.begins = _begins(statement)
     plan.only_turns = statement.verb in _BEGIN_OR_END and (
-        plan.begins or statement.transaction in _ENDS
+        plan.begins or statement.transaction in ENDS
     )
     if plan.begins or (meaning.lexed is not None and _may_wait(statement, meaning.lexed)):
         plan.may_wait, plan.only_asks = True, False

@@ -25,7 +25,7 @@ from sqlcache.plan.variables import (
 from sqlcache.sql import charset
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.policy import NOT_UNDERSTOOD, NOTHING_SAID, read_terms
-from sqlcache.sql.statement import WORDS, Locks, Statement, Transaction, in_turn
+from sqlcache.sql.statement import ENDS, WORDS, Locks, Statement, in_turn
 
 _CHANGES_BYTES = int(
     Capability.DEPRECATE_EOF
@@ -303,8 +303,7 @@ class SessionState:
     def _ended(self, last: Statement) -> None:
         """What is set for the next transaction ends with one, but where another is chained to that.
         Which other statements use it up is the server's affair, and each has its own way."""
-        ends = last.transaction in (Transaction.COMMIT, Transaction.ROLLBACK)
-        if ends and not self.status & Status.IN_TRANS:
+        if last.transaction in ENDS and not self.status & Status.IN_TRANS:
             self.next_transaction_set = False
 
     def _may_have_run(self, statement: Statement, *, alone: bool) -> None:

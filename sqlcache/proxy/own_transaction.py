@@ -15,9 +15,8 @@ from sqlcache.proxy.copies import ResponseCopy
 from sqlcache.proxy.questions import Questions
 from sqlcache.proxy.room import Room
 from sqlcache.proxy.transaction import OUT_OF_SNAPSHOT, READ_COMMITTED, TransactionView
-from sqlcache.sql.statement import Statement, Transaction
+from sqlcache.sql.statement import ENDS, Statement, Transaction
 
-_ENDS = frozenset({Transaction.COMMIT, Transaction.ROLLBACK})
 _SHOWS = frozenset({"SHOW", "HELP"})
 
 
@@ -103,7 +102,7 @@ class OwnTransaction:
         self.enter()
         if self.view is None:
             return
-        if ended and not in_transaction and all(s.transaction in _ENDS for s in meaning.statements):
+        if ended and not in_transaction and all(s.transaction in ENDS for s in meaning.statements):
             return  # with autocommit off the next one begins with the next statement
         # It may be the transaction of before, with all that happened in it, or another.
         self.view.uncacheable |= may_end and not ended

@@ -38,6 +38,10 @@ class Transaction(Enum):
     XA = "xa"
 
 
+ENDS = frozenset({Transaction.COMMIT, Transaction.ROLLBACK})
+"""What ends a transaction, and says so."""
+
+
 class Access(Enum):
     """What a transaction may do."""
 
