@@ -401,6 +401,23 @@ def test_trap_26_settings_of_the_next_transaction_outlive_one_that_is_chained(
     """)
 
 
+@pytest.mark.parametrize("ends", ["COMMIT", "ROLLBACK"])
+def test_trap_26_without_autocommit_each_transaction_has_hits(world: World, ends: str) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        b  SELECT v FROM t
+        b+ SELECT v FROM t
+        a  SET autocommit = 0
+        a+ SELECT v FROM t
+        a  {ends}
+        a+ SELECT v FROM t
+        a  {ends}
+        a+ SELECT v FROM t
+        a  {ends}
+        a+ SELECT v FROM t
+    """)
+
+
 @pytest.mark.parametrize(
     "sets",
     [
