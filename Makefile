@@ -62,8 +62,7 @@ format: dev
 	$(BIN)/ruff format
 
 # Docker or podman where one answers, else Debian's buildah.
-image: $(BIN)/python
-	@docker info >/dev/null 2>&1 || podman info >/dev/null 2>&1 || $(PACKAGES) $(IMAGE_PACKAGES)
+image: $(BIN)/python image-packages
 	docker/build-image $(IMAGE_FLAGS)
 
 image-test: dev image
@@ -126,7 +125,7 @@ clean:
 run: run-packages $(VENV)/.run
 dev: run-packages dev-packages $(VENV)/.dev
 
-.PHONY: run-packages dev-packages
+.PHONY: run-packages dev-packages image-packages
 run-packages:
 	@PYTHON=$(PYTHON) $(PACKAGES) $(RUN_PACKAGES)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -134,6 +133,9 @@ run-packages:
 
 dev-packages: run-packages
 	@PYTHON=$(PYTHON) $(PACKAGES) $(DEV_PACKAGES)
+
+image-packages:
+	@docker info >/dev/null 2>&1 || podman info >/dev/null 2>&1 || $(PACKAGES) $(IMAGE_PACKAGES)
 
 $(BIN)/python: | run-packages
 	$(PYTHON) -m venv $(VENV)

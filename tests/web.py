@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import httpx
@@ -10,8 +11,17 @@ _WITHIN_S = 30.0
 
 
 def get(url: str, **options: Any) -> httpx.Response:
-    return httpx.get(url, timeout=_WITHIN_S, **options)
+    """Its answer, whatever its status."""
+    return _client().get(url, **options)
 
 
 def post(url: str, **options: Any) -> httpx.Response:
-    return httpx.post(url, timeout=_WITHIN_S, **options)
+    """Its answer, whatever its status."""
+    return _client().post(url, **options)
+
+
+@cache
+def _client() -> httpx.Client:
+    """One for all: each has read the machine's certificates, which takes longer than most requests.
+    No connection is kept for the next, by when its server may be gone."""
+    return httpx.Client(timeout=_WITHIN_S, limits=httpx.Limits(max_keepalive_connections=0))

@@ -6,11 +6,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache, wait_until
+from tests import web
 from tests.coherence.sessions import is_ready
 from tests.conftest import ProxyFactory
 from tests.dashboard.browser import NAME_OF_ELSEWHERE, Browser, column
@@ -79,7 +79,7 @@ def test_it_loads_and_shows_each_list(browser: Browser, served: PrivateSqlcache,
 
 
 def test_what_other_tests_make_up_has_what_a_real_summary_has(served: PrivateSqlcache) -> None:
-    said = httpx.get(f"http://127.0.0.1:{served.admin_port}/api/summary").json()
+    said = web.get(f"http://127.0.0.1:{served.admin_port}/api/summary").json()
     assert set(said) == set(SUMMARY)
     assert set(said["shadow"]) == set(SUMMARY["shadow"])
 

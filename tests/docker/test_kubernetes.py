@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import httpx
 import kubernetes_validate
 import pytest
 import yaml
@@ -21,6 +20,7 @@ from sqlcache.errors import ConfigError
 from sqlcache.process.workers import KILL_AFTER_S
 from sqlcache.settings import Settings
 from sqlcache.settings.sources import load
+from tests import web
 
 FOLDER = Path(__file__).parents[2] / "docker" / "kubernetes"
 OLDEST = "1.30"
@@ -340,7 +340,7 @@ def test_operators_can_see_and_steer_from_within_the_pod_and_by_the_token(
         for sent, status in ((token, 200), ("another", 401)):
             headers = {"Authorization": f"Bearer {sent}"}
             page = f"http://{served.host}:{served.admin_port}/api/summary"
-            assert httpx.get(page, headers=headers, timeout=20).status_code == status
+            assert web.get(page, headers=headers).status_code == status
         assert served.fetch("/live"), "probes want no token"
 
 

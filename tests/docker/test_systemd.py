@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 import sqlcache
@@ -30,6 +29,7 @@ from sqlcache.demo.servers import (
 )
 from sqlcache.process.workers import KILL_AFTER_S
 from sqlcache.settings.sources import load
+from tests import web
 from tests.certificates import Authority
 
 FOLDER = Path(__file__).parents[2] / "docker" / "systemd"
@@ -248,9 +248,9 @@ def test_it_serves_with_the_secrets_that_systemd_hands_over(
     with unit, unit.connect(**login, ssl_ca=str(authority.certificate)) as connection:
         connection.ping(reconnect=False)
         page = f"http://{unit.host}:{unit.admin_port}/api/settings"
-        assert httpx.get(page, timeout=20).status_code == 401
+        assert web.get(page).status_code == 401
         headers = {"Authorization": "Bearer a-token-of-somebody"}
-        said = httpx.get(page, headers=headers, timeout=20)
+        said = web.get(page, headers=headers)
         assert str(credentials / "memcached-secret") in said.text
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from threading import Timer
 from typing import cast
 
-import httpx
 import pymysql
 import pytest
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache, wait_until
+from tests import web
 from tests.coherence.sessions import ask
 from tests.conftest import ProxyFactory
 from tests.fakes.middleman import Middleman
@@ -51,7 +51,7 @@ def relay(
 
 
 def status(relay: PrivateSqlcache) -> int:
-    return httpx.get(f"http://127.0.0.1:{relay.admin_port}/ready", timeout=30).status_code
+    return web.get(f"http://127.0.0.1:{relay.admin_port}/ready").status_code
 
 
 def warnings(relay: PrivateSqlcache) -> str:

@@ -10,10 +10,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import httpx
 import pytest
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlcache, wait_until
+from tests import web
 from tests.conftest import ProxyFactory
 
 CATALOG_S = 8
@@ -164,5 +164,5 @@ def test_nor_do_they_wait_for_it_where_all_was_forgotten_meanwhile(
     """As after a GRANT elsewhere: then the rights of new sessions are to be read again."""
     with unreadable(server, relay):
         url = f"http://127.0.0.1:{relay.admin_port}/api/flush"
-        httpx.post(url, json={"all": True}, timeout=20).raise_for_status()
+        web.post(url, json={"all": True}).raise_for_status()
         assert login_s(server, relay) < CATALOG_S / 2

@@ -7,9 +7,8 @@ import re
 from contextlib import closing
 from pathlib import Path
 
-import httpx
-
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache, wait_until
+from tests import web
 from tests.conftest import ProxyFactory
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
@@ -57,7 +56,7 @@ def test_each_cause_that_is_told_is_in_the_runbook(
         cursor.execute("DROP USER causes@'%'")
         cursor.execute(f"UPDATE t SET v = 4 WHERE v IN (1{', 1' * 1024})")
         flush = f"http://127.0.0.1:{server.admin_port}/api/flush"
-        httpx.post(flush, json={"all": True}, timeout=20).raise_for_status()
+        web.post(flush, json={"all": True}).raise_for_status()
         mariadb.sql(f"REVOKE {RIGHTS} ON *.* FROM {service}")
         try:
             wait_until(lambda: "grants" in server.readiness()["warnings"], 20, "the warning")

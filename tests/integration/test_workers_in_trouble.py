@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import httpx
 import pytest
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache, wait_until
+from tests import web
 from tests.conftest import ProxyFactory
 from tests.process.test_workers import ALL_READY, workers
 
@@ -33,7 +33,7 @@ def cursor(served: PrivateSqlcache, mariadb: PrivateMariaDB, schema: str) -> Ite
 
 def api(served: PrivateSqlcache, path: str, **body: Any) -> Any:
     url = f"http://127.0.0.1:{served.admin_port}/api/{path}"
-    answer = httpx.post(url, json=body, timeout=20) if body else httpx.get(url, timeout=20)
+    answer = web.post(url, json=body) if body else web.get(url)
     return answer.raise_for_status().json()
 
 

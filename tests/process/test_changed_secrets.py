@@ -14,6 +14,7 @@ from sqlcache.admin.site import site
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache, wait_until
 from sqlcache.process.reloading import changed, taken_from
 from sqlcache.settings import HostPort, Settings
+from tests import web
 from tests.admin.test_site import Configured, Processes
 from tests.conftest import ProxyFactory
 from tests.process.test_reloading import given, reload
@@ -48,8 +49,8 @@ def asked(server: PrivateSqlcache, method: str, path: str, token: str) -> int:
     url = f"http://127.0.0.1:{server.admin_port}/api/{path}"
     told = {"Authorization": f"Bearer {token}"}
     if method == "POST":
-        return httpx.post(url, headers=told, json={}, timeout=20).status_code
-    return httpx.get(url, headers=told, timeout=20).status_code
+        return web.post(url, headers=told, json={}).status_code
+    return web.get(url, headers=told).status_code
 
 
 def test_a_new_token_is_wanted_after_a_reload_and_the_old_one_is_none(
