@@ -220,9 +220,10 @@ def test_a_client_that_does_not_read_makes_nothing_pile_up(
     assert through.read_to_sentinel() == expected
 
 
-def is_running(upstream: PrivateSqlServer, words: str) -> bool:
-    """Whether a statement with these words is."""
-    return any(words in str(row[7]) for row in upstream.sql("SHOW FULL PROCESSLIST"))
+def is_running(upstream: PrivateSqlServer, words: str, state: str = "") -> bool:
+    """Whether a statement with these words is, and in this state."""
+    processes = upstream.sql("SHOW FULL PROCESSLIST")
+    return any(words in str(row[7]) and state in str(row[6]) for row in processes)
 
 
 @pytest.mark.parametrize("stores", [False, True], ids=["passed", "stored"])
@@ -255,7 +256,9 @@ def test_one_that_is_killed_amid_its_rows_ends_as_the_server_ends_it(
         client.query(read.format(id=2_000))
         for _ in range(1_000):
             client.read_packet()
-        wait_until(lambda: is_running(upstream, "SLEEP(60)"), 20, "the row that waits")
+        wait_until(
+            lambda: is_running(upstream, "SLEEP(60)", "User sleep"), 20, "the row that waits"
+        )
         upstream.sql(f"KILL {how} {client.connection_id}")
         if how == "QUERY":
             client.send(client.sentinel())
