@@ -467,7 +467,7 @@ class World:
         for rounds in range(_ALL):
             moving = self.run()
             for name, wire in list(self.wires.items()):
-                if process in (None, wire.process):
+                if (wire.requests or wire.replies) and process in (None, wire.process):
                     moving |= self._do_execute(name)
                     moving |= self._do_deliver(name)
             if not moving:
