@@ -60,9 +60,9 @@ class Meaning:
 
     `schema` was the default one then. `edition` is that of the catalog by which they write.
     `goes_elsewhere`: the server may go to another schema for them, and come back: then it reads the
-    session's rights on the default one. It does so for code that it loads, and to execute what was
-    prepared there. `has_attributes`: query attributes may come with it, which what it runs can ask
-    for; so its bytes, or others of its shape, need not mean the same again.
+    session's rights on the default one. It does so for code that it loads, MariaDB for views, and
+    to execute what was prepared there. `has_attributes`: query attributes may come with it, which
+    what it runs can ask for; so its bytes, or others of its shape, need not mean the same again.
 
     What follows from these is found out once: a plan keeps its meaning.
     """

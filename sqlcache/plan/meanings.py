@@ -401,5 +401,5 @@ def under_the_catalog(meaning: Meaning, planner: Planner, state: SessionState) -
         statements=statements,
         writes=writes,
         edition=planner.keeper.edition,
-        goes_elsewhere=planner.reader.may_load_code(statements, meaning.schema),
+        goes_elsewhere=planner.reader.leads_elsewhere(statements, meaning.schema),
     )

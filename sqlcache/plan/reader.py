@@ -236,14 +236,15 @@ class Reader:
         """The statements of one text, with what routines and triggers may do to their session."""
         return tuple(of_each(self._with_code_it_runs, statements, schema))
 
-    def may_load_code(self, statements: Sequence[Statement], schema: str | None) -> bool:
-        """Whether the server may load a routine for statements of one text: one that they call, or
-        that a view or a trigger does; or, where views are looked at, whatever they call."""
+    def leads_elsewhere(self, statements: Sequence[Statement], schema: str | None) -> bool:
+        """Whether the server may go to another schema for statements of one text: to load a routine
+        that they call, or a view or a trigger does, or, where views are looked at, whatever they
+        call; and MariaDB to open a view."""
         catalog = self._keeper.catalog
-        if catalog is None or not catalog.code.has_routines:
+        if catalog is None or not catalog.code.some_leads_elsewhere:
             return catalog is None
         turns = in_turn_once(statements, schema)
-        return any(_may_load_code(each, default, catalog) for each, default in turns)
+        return any(_leads_elsewhere(each, default, catalog) for each, default in turns)
 
     def _with_code_it_runs(self, statement: Statement, schema: str | None) -> Statement:
         catalog = self._keeper.catalog
@@ -335,15 +336,16 @@ def literals_decide(statements: Iterable[Statement]) -> bool:
     return any(statement.verb in _TEXT_DECIDES for statement in statements)
 
 
-def _may_load_code(statement: Statement, schema: str | None, catalog: Catalog) -> bool:
+def _leads_elsewhere(statement: Statement, schema: str | None, catalog: Catalog) -> bool:
     shows_none = statement.verb == "SHOW" and statement.diagnostic
     if shows_none or (statement.kind is Kind.TRANSACTION and statement.locks is not Locks.LOCK):
         return False
     if statement.code or statement.routines or calls_stored(statement, catalog):
         return True
     if statement.kind is Kind.SESSION and not statement.reads:
-        return statement.verb == "PREPARE" and catalog.code.may_be_called_by(statement.text)
+        return statement.verb == "PREPARE" and catalog.code.text_leads_elsewhere(statement.text)
     if statement.verb not in _OF_ROWS or statement.writes_everything:
         return True
     reads = catalog.server.named(statement.reads, schema)
-    return catalog.code.may_be_loaded_by(reads, catalog.server.named(statement.writes, schema))
+    writes = catalog.server.named(statement.writes, schema)
+    return catalog.code.leads_elsewhere(reads, writes, schema)

@@ -161,6 +161,52 @@ def test_trap_10_who_comes_back_to_a_schema_has_its_rights_read_anew(
         """)
 
 
+@pytest.mark.parametrize(
+    "goes",
+    [
+        "SELECT v FROM {db}_o.w",
+        "SELECT v FROM nested",
+        "SELECT v FROM own",
+        "INSERT INTO fires VALUES (1)",
+        "INSERT INTO {db}_o.w VALUES (1)",
+        "PREPARE p FROM 'SELECT v FROM {db}_o.w'",
+        ".prepare p SELECT v FROM {db}_o.w",
+        "EXPLAIN SELECT v FROM nested",
+        "SHOW COLUMNS FROM {db}_o.w",
+    ],
+)
+@pytest.mark.parametrize("before", ["SELECT 1", "{goes}"], ids=["new", "planned"])
+def test_trap_10_who_opens_a_view_of_another_schema_has_its_rights_read_anew(
+    world: World, goes: str, before: str
+) -> None:
+    """By MariaDB, which goes there to read the view's text."""
+    world.compare(f"""
+        a  {MAKE}; {USER}; CREATE DATABASE {{db}}_o; CREATE TABLE {{db}}_o.t (v INT)
+        a  CREATE SQL SECURITY INVOKER VIEW {{db}}_o.w AS SELECT v FROM {{db}}_o.t
+        a  CREATE VIEW nested AS SELECT v FROM {{db}}_o.w
+        a  CREATE VIEW own AS SELECT v FROM {{db}}_o.t
+        a  CREATE TABLE fires (v INT)
+        a  CREATE TRIGGER fired AFTER INSERT ON fires FOR EACH ROW
+           SET @x = (SELECT COUNT(*) FROM {{db}}_o.w)
+        a  GRANT SELECT ON {{db}}.nested TO '{{user}}'@'%'
+        a  GRANT SELECT ON {{db}}.own TO '{{user}}'@'%'
+        a  GRANT INSERT ON {{db}}.fires TO '{{user}}'@'%'
+        a  GRANT SELECT, INSERT ON {{db}}_o.* TO '{{user}}'@'%'
+        a  GRANT SELECT ON {{db}}.* TO '{{user}}'@'%'
+        b  .login {{user}} {{db}}
+        b  {before.format(goes=goes)}
+        b  {before.format(goes=goes)}
+        b  {before.format(goes=goes)}
+        b  SELECT v FROM t
+        a  REVOKE SELECT ON {{db}}.* FROM '{{user}}'@'%'
+        b  SELECT v FROM t
+        b  SELECT v FROM t
+        b  {goes}
+        b  SELECT v FROM t
+        b  SELECT v FROM t
+    """)
+
+
 @pytest.mark.parametrize("right", ["SELECT", "SELECT (v)"])
 def test_trap_10_a_revoke_around_sqlcache_is_found(
     upstream: PrivateSqlServer,

@@ -176,7 +176,7 @@ def busy_catalog(many: int) -> Catalog:
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda known: known.code.may_be_loaded_by((), [named("t", 0)]),
+        lambda known: known.code.leads_elsewhere((), [named("t", 0)], None),
         lambda known: known.code.looks_back((), [named("t", 0)]),
         lambda known: known.code.reach(TableRef(None, "p0"), (), "s"),
         lambda known: known.code.unruly_is_fired_by(

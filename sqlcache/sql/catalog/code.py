@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from sqlcache.sql.catalog.bodies import Bodies
 from sqlcache.sql.catalog.definitions import MAX_REMEMBERED, MOST_NAMES, Definitions
@@ -71,6 +71,7 @@ class Code:
         # A text may have a thousand statements that run the same code.
         self._reached = lru_cache(_MOST_REACHES)(self._reach)
         self._loads_any = lru_cache(MAX_REMEMBERED)(self._may_load_any)
+        self._body_leads_elsewhere = lru_cache(MAX_REMEMBERED)(self._body_may_lead_elsewhere)
         self._unruly_fired = lru_cache(_MOST_FIRED)(self._fires_unruly)
 
     def reach(
@@ -151,28 +152,47 @@ class Code:
         fired = not self._definitions.triggers.keys().isdisjoint(reached)
         return fired or any(map(self._may_ask_others, read.base_tables))
 
-    def may_be_loaded_by(self, reads: Iterable[TableName], writes: Iterable[TableName]) -> bool:
-        """Whether the server may load routines for a statement that reads and writes these tables:
-        those that a view calls, or a trigger, or any, where it looks at all views."""
+    def leads_elsewhere(
+        self, reads: Iterable[TableName], writes: Iterable[TableName], schema: str | None
+    ) -> bool:
+        """Whether the server may go to another schema than this default one for a statement that
+        reads and writes these tables: to load routines that a view calls, or a trigger, or any,
+        where it looks at all views; and MariaDB to open views of others."""
         written = frozenset(writes)
         reached = self._writes.closure(written)
         read = self._reads.closure(written.union(reads))
         if reached is None or read.may_write or read.routine_schemas:
             return True
+        here = None if schema is None else self._server.fold(schema)
+        if self._goes_to_views and any(view.schema != here for view in read.views):
+            return True
         bodies = (trigger.body for trigger in self._definitions.triggers_on(reached))
-        called = any(map(self._loads_any, bodies))
-        return called or any(map(self._may_ask_others, read.base_tables))
+        led = any(map(self._body_leads_elsewhere, bodies))
+        return led or any(map(self._may_ask_others, read.base_tables))
 
     def _may_load_any(self, body: bytes) -> bool:
         text = body.decode("utf-8", "replace")
         return _CALLS.search(text) is not None or self.may_be_called_by(text)
 
+    def _body_may_lead_elsewhere(self, body: bytes) -> bool:
+        return self._loads_any(body) or self._may_open_views(body.decode("utf-8", "replace"))
+
+    def text_leads_elsewhere(self, text: str | None) -> bool:
+        """The same of a statement with this text, which prepares it; None is one that is not
+        known."""
+        return self.may_be_called_by(text) or self._may_open_views(text)
+
     @property
-    def has_routines(self) -> bool:
-        """Whether there are any, as far as may be seen."""
-        return bool(self._stored.routines or self._stored.functions) or (
-            not self._server.triggers_visible
-        )
+    def some_leads_elsewhere(self) -> bool:
+        """Whether there is anything for which the server does, as far as may be seen."""
+        routines = self._stored.routines or self._stored.functions
+        return bool(routines) or not self._server.triggers_visible or self._goes_to_views
+
+    @cached_property
+    def _goes_to_views(self) -> bool:
+        """Whether there are views, and the server goes to the schema of one to read its text."""
+        some = any(map(self._definitions.is_view, self._definitions.relations))
+        return some and self._server.flavour == "mariadb"
 
     def _may_ask_others(self, name: TableName) -> bool:
         """Whether rows of a table, or what is named in place of one, may be made by others."""
@@ -261,19 +281,28 @@ class Code:
         not known."""
         if self._server.triggers_visible and not self._stored.functions:
             return False
-        if text is None or not self._server.triggers_visible or len(text) > _MOST_SEARCHED:
+        if not self._server.triggers_visible or not _is_searched(text):
             return True
-        plain, others, views, other_views = self._names
-        # The server compares other letters in its own way.
-        if not text.isascii() or not all(map(str.isascii, others)):
+        plain, others = self._names.functions, self._names.other_functions
+        if not all(map(str.isascii, others)):
             return True
         lower = text.lower()
-        words = set(_WORD.findall(lower))
-        if not plain.isdisjoint(words) or any(name in lower for name in others):
+        if not plain.isdisjoint(_WORD.findall(lower)) or any(name in lower for name in others):
             return True
-        named = [view for word in words & views.keys() for view in views[word]]
-        named += [view for name, view in other_views if not name.isascii() or name in lower]
-        return any(self._reads.closure([view]).may_write for view in named)
+        return any(self._reads.closure([view]).may_write for view in self._views_in(lower))
+
+    def _may_open_views(self, text: str | None) -> bool:
+        """Whether a text may name a view, for which the server goes to that one's schema."""
+        if not self._goes_to_views:
+            return False
+        return not _is_searched(text) or bool(self._views_in(text.lower()))
+
+    def _views_in(self, lower: str) -> list[TableName]:
+        """Those that a text in lower case may name."""
+        views = self._names.views
+        named = [view for word in views.keys() & _WORD.findall(lower) for view in views[word]]
+        others = self._names.other_views
+        return named + [view for name, view in others if not name.isascii() or name in lower]
 
     @cached_property
     def _names(self) -> _NamesOfCode:
@@ -289,6 +318,11 @@ class Code:
             else:
                 names.other_views.append((name, view))
         return names
+
+
+def _is_searched(text: str | None) -> TypeGuard[str]:
+    """Whether names are found in it: the server compares other letters in its own way."""
+    return text is not None and len(text) <= _MOST_SEARCHED and text.isascii()
 
 
 def _in_texts(name: str) -> str:
