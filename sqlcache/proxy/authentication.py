@@ -182,7 +182,8 @@ class Authentication:
             self.refuse_clear_text(plugin, got[3] + self._shift)
             self._plugin, self._nonce = plugin, nonce[:_NONCE_BYTES]
         self._password_wanted = payload == _WANTS_PASSWORD and self._plugin == _CACHING_SHA2
-        self._password_wanted |= switches and self._plugin == _SHA256 and self.server_speaks_tls
+        asks_at_once = switches and self._plugin == _SHA256
+        self._password_wanted |= asks_at_once and (self.server_speaks_tls or self.client_is_secure)
         self._answer_due = payload[:1] not in _NO_QUESTIONS and payload != _PASSWORD_KNOWN
 
     async def _relay_answers(self) -> None:
@@ -190,9 +191,10 @@ class Authentication:
         try:
             while True:
                 got = await self._next_answer()
-                if self._password_wanted and self.client_is_secure and not self.server_is_secure:
+                wanted, takes_it = self._password_wanted, self._takes_clear_text
+                if wanted and self.client_is_secure and not takes_it and not _is_empty(got):
                     self._ask_for_public_key(got)
-                elif self._password_wanted and self.server_is_secure and not self.client_is_secure:
+                elif wanted and takes_it and not self.client_is_secure:
                     await self._pass_on_password(got)
                 else:
                     self._upstream.write(_shifted(got, -self._shift))
@@ -202,6 +204,11 @@ class Authentication:
         except (ConnectionLost, ProtocolError):
             self.client_broke_off = True
             self._upstream.abort()
+
+    @property
+    def _takes_clear_text(self) -> bool:
+        """Whether the server expects a password as it is: sha256_password not by a socket."""
+        return self.server_speaks_tls if self._plugin == _SHA256 else self.server_is_secure
 
     async def _next_answer(self) -> bytes:
         """The client's next packet of this login.
@@ -251,7 +258,7 @@ class Authentication:
     async def _pass_on_password(self, got: bytes) -> None:
         """The client asks for a public key, or has ours already: the server gets the password."""
         self._password_wanted = False
-        if got[HEADER_BYTES:] in _NO_PASSWORD:
+        if _is_empty(got):
             self._upstream.write(_shifted(got, -self._shift))
             return
         key = await asyncio.to_thread(_private_key)
@@ -271,6 +278,11 @@ class Authentication:
     def _refuse(self, got: bytes, why: str) -> NoReturn:
         self._client.write(err_packet(got[3] + 1, ER_ACCESS_DENIED, why, "28000"))
         raise NotRelayed(why, ER_ACCESS_DENIED)
+
+
+def _is_empty(got: bytes) -> bool:
+    """Whether this is a password of no characters, as it is sent."""
+    return got[HEADER_BYTES:] in _NO_PASSWORD
 
 
 def error_code(data: bytes) -> int:

@@ -272,31 +272,46 @@ def test_so_does_the_password_of_another_user_on_the_same_connection(
                 assert cursor.fetchall()[0][0].startswith(account["user"])
 
 
-@pytest.mark.parametrize("mode", ["disabled", "required", "socket"])
+@pytest.mark.parametrize(
+    ("mode", "tls"),
+    [("disabled", False), ("required", False), ("socket", False), ("socket", True)],
+    ids=["disabled", "required", "socket", "socket, the client in tls"],
+)
 @pytest.mark.parametrize("password", ["open sesame", ""], ids=["password", "no password"])
-def test_so_does_one_that_a_client_without_tls_encrypts_at_once(
+def test_so_does_one_that_is_encrypted_at_once(
     secured: Secured,
     start: Start,
     proxy: ProxyFactory,
     account: dict[str, str],
     mode: str,
+    tls: bool,
     password: str,
 ) -> None:
+    """By a client without TLS, or for a server that takes its socket for no better than TCP."""
     sql = secured.server
     if isinstance(sql, PrivateMariaDB):
         pytest.skip("MariaDB has no sha256_password")
     user = account["user"]
     sql.sql(f"ALTER USER {user} IDENTIFIED WITH sha256_password BY '{password}'")
-    by_socket = At(f"{sql.service_url}?unix_socket={sql.socket}")
-    server = proxy(by_socket, "memory") if mode == "socket" else start(mode)
-    with closing(connect(server, secured, False)) as connection:
+    server = (
+        proxy(
+            At(f"{sql.service_url}?unix_socket={sql.socket}"),
+            "memory",
+            upstream__tls="disabled",
+            proxy__tls_certificate=str(secured.own.certificate),
+            proxy__tls_key=str(secured.own.key),
+        )
+        if mode == "socket"
+        else start(mode)
+    )
+    with closing(connect(server, secured, tls)) as connection:
         connection.server_public_key = None  # for which it asks anew, as others do
         _change_user(connection, user, password)
         assert bool(cipher(connection)) is (mode == "required")
-    with closing(connect(server, secured, False, user=user, password=password)) as connection:
+    with closing(connect(server, secured, tls, user=user, password=password)) as connection:
         assert bool(cipher(connection)) is (mode == "required")
     with pytest.raises(pymysql.OperationalError) as refused:
-        connect(server, secured, False, user=user, password="open barley")
+        connect(server, secured, tls, user=user, password="open barley")
     assert refused.value.args[0] == ER_ACCESS_DENIED
 
 
