@@ -758,3 +758,52 @@ async def test_the_catalog_of_a_server_whose_own_account_is_gone_can_be_read(
             "RENAME USER 'elsewhere'@localhost TO 'mariadb.sys'@localhost;"
             f"DROP USER {user}@'%', {user}@localhost"
         )
+
+
+@pytest.mark.parametrize(
+    ("table", "rest"),
+    [
+        ("db", {"Db": "shop"}),
+        ("tables_priv", {"Db": "shop", "Table_name": "t"}),
+        ("columns_priv", {"Db": "shop", "Table_name": "t", "Column_name": "v"}),
+        ("procs_priv", {"Db": "shop", "Routine_name": "p", "Routine_type": "PROCEDURE"}),
+        ("proxies_priv", {"Proxied_host": "%", "Proxied_user": "other"}),
+    ],
+)
+async def test_a_row_of_rights_for_another_host_makes_several_accounts_of_one(
+    upstream: PrivateSqlServer, service: aiomysql.Connection, table: str, rest: dict[str, str]
+) -> None:
+    """Where it has no name, and is for some hosts, of everybody."""
+    user, like_most = (f"u_{secrets.token_hex(4)}" for _ in range(2))
+    upstream.sql(f"CREATE USER {user}@'%', {like_most}@'%'")
+    columns = ", ".join(["Host", "User", *rest])
+
+    async def several(host: str, name: str) -> frozenset[str]:
+        values = str((host, name, *rest.values()))
+        upstream.sql(f"INSERT INTO mysql.{table} ({columns}) VALUES {values}")
+        try:
+            return (await load_catalog(service)).server.several_accounts
+        finally:
+            upstream.sql(f"DELETE FROM mysql.{table} WHERE Host = '{host}' AND User = '{name}'")
+
+    try:
+        assert not {user, like_most, ""} & await several("%", user)
+        assert {user, like_most, ""} & await several("10.0.0.7", user) == {user}
+        assert "" in await several("10.0.0.7", "")
+        assert "" not in await several("%", "")
+    finally:
+        upstream.sql(f"DROP USER {user}@'%', {like_most}@'%'")
+
+
+async def test_who_has_no_name_may_come_from_hosts_without_one(
+    mysql: PrivateMySQL,
+) -> None:
+    """MySQL lets them come from anywhere."""
+    connection = await connect_service(mysql.host, mysql.port, mysql.user, mysql.password, 10)
+    try:
+        assert "" not in (await load_catalog(connection)).server.several_accounts
+        mysql.sql("CREATE USER ''@''")
+        assert "" in (await load_catalog(connection)).server.several_accounts
+    finally:
+        mysql.sql("DROP USER IF EXISTS ''@''")
+        connection.close()

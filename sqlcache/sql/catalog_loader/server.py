@@ -68,8 +68,17 @@ _GRANTS = ("CHECKSUM TABLE mysql.tables_priv, mysql.columns_priv, mysql.procs_pr
 
 _PLACE = "SELECT SUBSTRING_INDEX(USER(), '@', -1)"
 
+_HAVE_HOSTS = ("db", "tables_priv", "columns_priv", "procs_priv", "proxies_priv")
+"""Whose rows the server looks up by where somebody comes from, whatever host his account is for. A
+GRANT writes the account's there, but not who writes rows himself."""
 _SEVERAL_ACCOUNTS = (
-    "SELECT User FROM mysql.{} WHERE Host <> '' GROUP BY User HAVING COUNT(*) > 1 OR User = ''"
+    "SELECT User FROM (SELECT User, Host FROM mysql.{}"
+    + "".join(
+        # What is for nobody and no host in particular is everybody's, wherever he comes from.
+        f" UNION SELECT User, Host FROM mysql.{each} WHERE User <> '' OR Host NOT IN ('', '%')"
+        for each in _HAVE_HOSTS
+    )
+    + ") AS named GROUP BY User HAVING COUNT(*) > 1 OR User = ''"
 )
 _HAS_ACCOUNTS_IN_A_VIEW = (10, 4)
 """The first version of MariaDB in which `mysql.user` is one, which fails without its definer."""
