@@ -46,6 +46,8 @@ class Channel:
         """Called when the buffer got more, or the connection ended."""
         self.peer: object = None
         """The other side's address as the socket has it, if it is known."""
+        self.route = ""
+        """Which way it goes to a server, see `sockets.route`."""
         self.odd_answer = b""
         """What the peer said where another answer was `foretold`: the connection ends with it."""
         self.hides_tracking = False

@@ -84,6 +84,13 @@ async def connected(
         raise failed
 
 
+def route(sock: socket.socket) -> str:
+    """Which way a connection goes: from which address to which, or to which socket. Of those that
+    one machine makes the same way, the server sees that they come from one host."""
+    here, there = sock.getsockname(), sock.getpeername()
+    return f"{here[0]} {there}" if isinstance(here, tuple) else str(there)
+
+
 def _place(address: str, port: int) -> tuple[int, tuple[object, ...]]:
     """The family of an address, and what a socket of it connects to, its zone included."""
     if ":" not in address:

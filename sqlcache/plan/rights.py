@@ -19,10 +19,12 @@ _ANONYMOUS = "\0\0"
 
 class Rights:
     """One session's, on the server and on its default schema, as far as is known: which of them it
-    read is an assumption until `confirm`. `fresh` makes what no session has had, anywhere."""
+    read is an assumption until `confirm`. `fresh` makes what no session has had, anywhere. `route`:
+    which way its connection goes to the server, see `sockets.route`."""
 
-    def __init__(self, fresh: Callable[[], str]) -> None:
+    def __init__(self, fresh: Callable[[], str], route: str = "") -> None:
         self._fresh = fresh
+        self._route = route
         self._user = b""
         self._on_server = self._on_schema = ""
         self._at_reset = ""  # what was read on the server when the session was reset last
@@ -82,7 +84,8 @@ class Rights:
 
     def _of_new_sessions(self, globals_: Globals) -> str:
         """What tells the rights of sessions that log in as this user, by these globals. Where the
-        name alone does not say which account that is, it is by where they come from."""
+        name alone does not say which account that is, it is by where they come from: that is as
+        the server sees it of sqlcache's own connection, which may have gone another way."""
         known = globals_.named
         rights, several = known.get(NEW_SESSIONS_RIGHTS, ""), known.get(SEVERAL_ACCOUNTS, "")
         user = self._user.decode("utf-8", "surrogateescape")
@@ -90,7 +93,7 @@ class Rights:
         is_one = is_known and f"\0{user}\0" not in several and not several.startswith(_ANONYMOUS)
         if rights == UNREADABLE_RIGHTS or is_one:
             return rights
-        return f"{rights} {known.get(PLACE, '')}"
+        return f"{rights} {known.get(PLACE, '')} {self._route}"
 
     def _be_unlike_others(self) -> None:
         self._have(self._fresh())

@@ -44,15 +44,20 @@ class SessionState:
     """One session, from its login on.
 
     `globals_` are what a new session inherits, as known before the command that makes the server
-    read them. `fresh`: see `Rights`.
+    read them. `fresh` and `route`: see `Rights`.
     """
 
     def __init__(
-        self, login: Login, globals_: Globals, status: int, fresh: Callable[[], str]
+        self,
+        login: Login,
+        globals_: Globals,
+        status: int,
+        fresh: Callable[[], str],
+        route: str = "",
     ) -> None:
         self._server = globals_.named.get(SERVER, "")
         self.multi_statements = bool(login.capabilities & Capability.MULTI_STATEMENTS)
-        self.rights = Rights(fresh)
+        self.rights = Rights(fresh, route)
         self.log_in(login, globals_, status)
 
     def log_in(self, login: Login, globals_: Globals, status: int) -> None:

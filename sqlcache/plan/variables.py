@@ -30,11 +30,12 @@ UNREADABLE_RIGHTS = "unreadable"
 same."""
 
 PLACE = "@place"
-"""Likewise: the host from which the server sees this process come, and so its clients."""
+"""Likewise: the host from which the server sees this process come, by a connection of its own. Of
+a session's the same can be said only where that goes the same way."""
 
 SEVERAL_ACCOUNTS = "@several_accounts"
-"""Likewise: the names under which there are accounts for several hosts, or one without a name; in
-order, with zeros before, between and after them."""
+"""Likewise: the names under which there are accounts, or rights, for several hosts, or an account
+without a name; in order, with zeros before, between and after them."""
 
 SERVER = "@server"
 """Among the globals, no variable either: what tells the server's answers from those of others."""

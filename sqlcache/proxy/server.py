@@ -11,7 +11,7 @@ from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import CR_CONN_HOST_ERROR, ER_CON_COUNT_ERROR
 from sqlcache.mysql.packets import err_packet
-from sqlcache.mysql.sockets import Listener, connected
+from sqlcache.mysql.sockets import Listener, connected, route
 from sqlcache.plan.planner import Planner
 from sqlcache.proxy.admission import Admission
 from sqlcache.proxy.embedded_session import EmbeddedSession
@@ -44,7 +44,9 @@ class Upstream:
         """A new connection. Raises: OSError, TimeoutError."""
         sock = await connected(self.host, self.port, self.unix_socket, self.connect_timeout_s)
         peer = sock.getpeername()
-        return Channel.over(sock, buffer_bytes=buffer_bytes, peer=peer, hears_out=True)
+        channel = Channel.over(sock, buffer_bytes=buffer_bytes, peer=peer, hears_out=True)
+        channel.route = route(sock)
+        return channel
 
 
 class Server:

@@ -15,7 +15,7 @@ import pytest
 
 from sqlcache import host_names
 from sqlcache.mysql import sockets
-from sqlcache.mysql.sockets import Listener, connected
+from sqlcache.mysql.sockets import Listener, connected, route
 
 HOST = "127.0.0.1"
 DEADLINE_S = 10
@@ -179,3 +179,26 @@ def test_an_address_is_connected_to_as_it_was_looked_up(address: str) -> None:
     )
     ours = sockets._place(address, 3306)
     assert ours == (family, place)
+
+
+async def test_connections_go_the_same_way_whose_addresses_are_the_same(tmp_path: Path) -> None:
+    paths = [str(tmp_path / each) for each in ("one", "other")]
+    with (
+        socket.create_server((HOST, 0)) as four,
+        socket.create_server(("::1", four.getsockname()[1]), family=socket.AF_INET6) as six,
+        socket.socket(socket.AF_UNIX) as one,
+        socket.socket(socket.AF_UNIX) as other,
+    ):
+        port = six.getsockname()[1]
+        for sock, path in zip((one, other), paths, strict=True):
+            sock.bind(path)
+            sock.listen()
+
+        async def goes(host: str, path: str | None = None) -> str:
+            with await connected(host, port, path, DEADLINE_S) as sock:
+                return route(sock)
+
+        ways = [(HOST, None), ("::1", None), *((HOST, path) for path in paths)]
+        known = [await goes(*each) for each in ways]
+        assert len(set(known)) == len(ways)
+        assert [await goes(*each) for each in ways] == known

@@ -3,7 +3,7 @@
 import secrets
 
 from sqlcache.plan.rights import Rights
-from sqlcache.plan.variables import NEW_SESSIONS_RIGHTS, Globals
+from sqlcache.plan.variables import NEW_SESSIONS_RIGHTS, PLACE, SEVERAL_ACCOUNTS, Globals
 
 
 def globals_of(rights: str) -> Globals:
@@ -49,3 +49,17 @@ def test_a_login_forgets_what_was_read_at_a_reset() -> None:
     assert session.told == logged_in("old").told
     assert reset(session, "new") == reset(logged_in("old"), "new")
     assert reset(session, "new") != logged_in("old").told
+
+
+def test_only_who_may_be_several_accounts_is_told_by_the_way_the_connection_goes() -> None:
+    named = (NEW_SESSIONS_RIGHTS, "old"), (PLACE, "db.test"), (SEVERAL_ACCOUNTS, "\0ann\0")
+
+    def told(user: bytes, route: str) -> tuple[str, str]:
+        session = Rights(secrets.token_hex, route)
+        session.log_in(Globals(named), user)
+        session.confirm(Globals(named))
+        return session.told
+
+    assert told(b"ann", "here there") == told(b"ann", "here there")
+    assert told(b"ann", "here there") != told(b"ann", "elsewhere there")
+    assert told(b"bob", "here there") == told(b"bob", "elsewhere there") == ("old", "old")

@@ -68,7 +68,9 @@ class Standing:
     def begin(self, login: Login, status: int) -> None:
         """The client has logged in."""
         self.has_begun = True
-        self.state = SessionState(login, self._globals, status, secrets.token_hex)
+        self.state = SessionState(
+            login, self._globals, status, secrets.token_hex, self._relay.upstream.route
+        )
         self.questions = Questions(
             self._relay, self._planner, self._diagnostics, self.state, self._generation
         )
