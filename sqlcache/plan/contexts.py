@@ -52,7 +52,7 @@ class Context:
         """Whether its texts and parameters are UTF-8, and the server reads what is ASCII in them as
         that. Where others' bytes may be the same text, or another, only the lexer knows; and of
         parameters nobody does."""
-        self.user = state.login.user.decode("utf-8", "surrogateescape")
+        self.user = state.user
         self.words = state.words
         self.several = state.multi_statements
         """Whether a text of its may hold several statements."""

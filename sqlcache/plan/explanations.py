@@ -257,7 +257,7 @@ def _explained(
 def _key(lexed: Lexed, state: SessionState) -> Key:
     return Key(
         lexed.canonical.decode("utf-8", "replace"),
-        state.login.user.decode("utf-8", "surrogateescape"),
+        state.user,
         state.schema,
         state.variables.that_shape_answers,
     )

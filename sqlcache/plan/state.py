@@ -22,7 +22,7 @@ from sqlcache.plan.variables import (
     Settings,
     at_login,
 )
-from sqlcache.sql import charset
+from sqlcache.sql import charset, user_names
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.policy import NOT_UNDERSTOOD, NOTHING_SAID, read_terms
 from sqlcache.sql.statement import ENDS, WORDS, Locks, Statement, in_turn
@@ -71,7 +71,10 @@ class SessionState:
         """Whether the server may still have to tell the client what changed in the session, as of
         statements before an error: its next OK does."""
         self.schema: str | None = None
-        self._is_another = False
+        name = user_names.as_read(login.user, login.collation)
+        self.user = (login.user if name is None else name).decode("utf-8", "surrogateescape")
+        """Its name, as the server reads it; as it was sent where that is not known."""
+        self._is_another = name is None  # perhaps
         self.expired = self._may_have_expired(globals_.named.get(EXPIRED_PASSWORDS))
         """Whether the password may have: the server, which looked at the login, then answers no
         query, and says so when one comes."""
@@ -229,8 +232,7 @@ class SessionState:
         self.settings_unknown = False
         self.use(schema)
         name = user.rpartition("@")[0].encode("utf-8", "surrogateescape")
-        as_logged_in = charset.of_collation(self.login.collation) or ""
-        self._is_another = name != charset.to_utf8(self.login.user, as_logged_in)
+        self._is_another = name != user_names.as_read(self.login.user, self.login.collation)
 
     def use(self, schema: str | None) -> None:
         """The session's default schema is this one from here on."""

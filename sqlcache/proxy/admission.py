@@ -6,8 +6,10 @@ from typing import Final
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import CR_CONN_HOST_ERROR, ER_CON_COUNT_ERROR
+from sqlcache.mysql.handshake import Login
 from sqlcache.process.events import abridged
 from sqlcache.process.seats import Seats
+from sqlcache.sql import user_names
 
 log = logging.getLogger(__name__)
 
@@ -92,14 +94,16 @@ class Seat:
         self._admission = admission
         self._client = client
         self._user: bytes | None = None  # whose place it has
-        self.asks: bytes | None = None
-        """The user who is logging in, if it was named."""
+        self.asks: Login | None = None
+        """That which is under way, if it named a user."""
 
     def take(self) -> bool:
         """Whether who asks may have one more session; `leave` ends it. One that changes to the user
         it is already needs no other place."""
-        user = self.asks
-        if self._admission is None or user is None or user == self._user:
+        if self._admission is None or self.asks is None:
+            return True
+        user = user_names.known_of(self.asks.user, self.asks.collation)
+        if user == self._user:
             return True
         if not self._admission.take_as(user):
             return False
@@ -116,4 +120,5 @@ class Seat:
     def failed(self, code: str) -> None:
         """The login of who asks failed, see `Admission.failed`."""
         if self._admission is not None:
-            self._admission.failed(code, self._client, self.asks)
+            user = None if self.asks is None else self.asks.user
+            self._admission.failed(code, self._client, user)

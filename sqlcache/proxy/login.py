@@ -143,7 +143,7 @@ class LoginRelay:
         payload = _payload(answer, greeting, self._added, secured=secured)
         login = after_request(read_login(payload), first[HEADER_BYTES:])
         login = login._replace(capabilities=login.capabilities & ~self._added)
-        self._seat.asks = login.user
+        self._seat.asks = login
         self._refuse_barred(login, answer)
         authentication.client_is_secure = asks_for_tls or inside
         authentication.server_is_secure = secured or self._upstream_tls.by_socket
@@ -164,7 +164,7 @@ class LoginRelay:
     async def _change_user(self, data: bytes, before: Login) -> tuple[Login, bytes]:
         assert self._authentication is not None
         login = read_change_user(data[HEADER_BYTES:], before)
-        self._seat.asks = login.user
+        self._seat.asks = login
         self._refuse_barred(login, data)
         self._authentication.refuse_clear_text(login.plugin, data[3] + 1)
         self._upstream.write(data)
@@ -203,7 +203,7 @@ class LoginRelay:
         may."""
         self._succeeded = True
         if not self._seat.take():
-            user = self._seat.asks or b""
+            user = self._seat.asks.user if self._seat.asks is not None else b""
             why = f"User {user.decode('utf-8', 'replace')} {_TOO_MANY_OF_USER}"
             self._client.write(err_packet(sequence, ER_TOO_MANY_USER_CONNECTIONS, why, "42000"))
             raise NotRelayed(why, ER_TOO_MANY_USER_CONNECTIONS)

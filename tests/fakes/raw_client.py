@@ -69,15 +69,19 @@ class RawClient:
     def logged_in(
         cls,
         address: Address,
-        user: str,
+        user: str | bytes,
         password: str,
         schema: str = "",
         capabilities: int = OLD,
+        *,
+        collation: int = COLLATION,
     ) -> Self:
         """A session. With caching_sha2_password the server must remember the password already."""
         client = cls(address)
         client.read_greeting()
-        client.log_in(user, password, schema, capabilities)
+        answer = client.response(user, password, schema, capabilities, collation)
+        client.send(packets_of(answer, 1))
+        client.authenticate(password)
         return client
 
     def __enter__(self) -> Self:
@@ -130,15 +134,22 @@ class RawClient:
         at = self.greeting.index(b"\0", 1) + 1 + 4 + 40
         return self.greeting[at:].rstrip(b"\0").decode()
 
-    def response(self, user: str, password: str, schema: str, capabilities: int) -> bytes:
+    def response(
+        self,
+        user: str | bytes,
+        password: str,
+        schema: str,
+        capabilities: int,
+        collation: int = COLLATION,
+    ) -> bytes:
         """A handshake response's payload."""
         self.capabilities = capabilities
         if schema:
             capabilities |= Capability.CONNECT_WITH_DB
         answer = _scramble(self.plugin, password, self.salt)
         extended = 0 if capabilities & Capability.LONG_PASSWORD else capabilities >> 32
-        head = struct.pack("<IIB19xI", capabilities & 0xFFFFFFFF, 1 << 30, COLLATION, extended)
-        body = user.encode() + b"\0" + bytes((len(answer),)) + answer
+        head = struct.pack("<IIB19xI", capabilities & 0xFFFFFFFF, 1 << 30, collation, extended)
+        body = _as_bytes(user) + b"\0" + bytes((len(answer),)) + answer
         if schema:
             body += schema.encode() + b"\0"
         return head + body + self.plugin.encode() + b"\0"
@@ -164,6 +175,16 @@ class RawClient:
                 raise PermissionError("the server wants the password itself")
             elif payload[0] == 0x00:
                 return payload
+
+    def change_user(self, user: str | bytes, collation: int = COLLATION) -> bytes:
+        """Changes to a user without a password; what the server says in the end."""
+        end = b"\0\0\0" + collation.to_bytes(2, "little") + self.plugin.encode() + b"\0"
+        self.command(b"\x11" + _as_bytes(user) + end)
+        sequence, answer = self.read_packet()
+        while answer[:1] == b"\xfe":
+            self.send(packets_of(b"", sequence + 1))
+            sequence, answer = self.read_packet()
+        return answer
 
     def start_tls(self, context: ssl.SSLContext, capabilities: int, *, one_segment: bool) -> None:
         """Asks for TLS and speaks it; `one_segment`: the ClientHello comes with the request."""
@@ -304,6 +325,10 @@ class RawClient:
             sequence, payload = self.read_packet()
             yield sequence, payload
         self.read_packet()
+
+
+def _as_bytes(user: str | bytes) -> bytes:
+    return user.encode() if isinstance(user, str) else user
 
 
 def _scramble(plugin: str, password: str, salt: bytes) -> bytes:

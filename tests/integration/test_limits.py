@@ -24,11 +24,12 @@ from sqlcache.demo.servers import (
 from sqlcache.mysql.constants import Command
 from tests.coherence.sessions import ask, run
 from tests.conftest import ProxyFactory
-from tests.fakes.raw_client import OLD, RawClient, packets_of
+from tests.fakes.raw_client import COLLATION, OLD, RawClient, packets_of
 from tests.process.test_workers import ALL_READY, workers
 from tests.servers import MySQLMissing, PrivateMySQL
 
 TOO_MANY = b"\xff" + (1040).to_bytes(2, "little") + b"Too many connections"
+REFUSED_AS_USER = (1203).to_bytes(2, "little")
 OPEN = "sqlcache_connections_open"
 IDLE_S = 4.0
 """More than the pauses of a busy machine, in which who is to be served is idle."""
@@ -204,18 +205,6 @@ def try_login(address: Any, user: str) -> tuple[int, bytes]:
         return sequence, payload
 
 
-def change_user(client: RawClient, user: str) -> bytes:
-    """Changes to a user without a password; what the server says in the end."""
-    plugin = client.plugin.encode() + b"\0"
-    payload = bytes((Command.CHANGE_USER,)) + user.encode() + b"\0\0\0" + b"\x2d\0" + plugin
-    client.send(packets_of(payload))
-    sequence, answer = client.read_packet()
-    while answer[:1] == b"\xfe":
-        client.send(packets_of(b"", sequence + 1))
-        sequence, answer = client.read_packet()
-    return answer
-
-
 def test_a_users_sessions_above_the_limit_are_refused_as_by_the_server(
     with_options: ServerOf, proxy: ProxyFactory
 ) -> None:
@@ -251,7 +240,7 @@ def test_a_user_is_counted_from_the_login_to_the_sessions_end(
             relay.connect(user=one, password="wrong")
     with RawClient.logged_in(relay, one, "") as client:
         assert client.sql("DO 0")
-        assert try_login(relay, one)[1][1:3] == (1203).to_bytes(2, "little")
+        assert try_login(relay, one)[1][1:3] == REFUSED_AS_USER
         assert try_login(relay, other)[1][:1] == b"\0"
     wait_until(lambda: relay.metrics()[OPEN] == 0, 10, "its end")
     assert try_login(relay, one)[1][:1] == b"\0"
@@ -266,16 +255,45 @@ def test_so_is_one_that_a_session_changes_to(
         RawClient.logged_in(relay, one, "") as first,
         RawClient.logged_in(relay, other, "") as second,
     ):
-        assert change_user(first, one)[:1] == b"\0", "it is that user already"
-        refused = change_user(second, one)
+        assert first.change_user(one)[:1] == b"\0", "it is that user already"
+        refused = second.change_user(one)
         text = f"#42000User {one} already has more than 'max_user_connections' active connections"
         assert refused == b"\xff" + (1203).to_bytes(2, "little") + text.encode()
         assert second.read_to_end() == b""
         wait_until(lambda: relay.metrics()[OPEN] == 1, 10, "its end")
-        assert change_user(first, other)[:1] == b"\0", "nobody is that user any more"
+        assert first.change_user(other)[:1] == b"\0", "nobody is that user any more"
         with RawClient.logged_in(relay, one, "") as third:
             assert third.sql("DO 0")
-            assert try_login(relay, other)[1][1:3] == (1203).to_bytes(2, "little")
+            assert try_login(relay, other)[1][1:3] == REFUSED_AS_USER
+
+
+def test_other_bytes_that_may_be_a_users_name_count_for_that(
+    upstream: PrivateSqlServer, proxy: ProxyFactory, users: tuple[str, str]
+) -> None:
+    """MySQL reads a name up to where it is no text; and either has one in many character sets."""
+    is_mysql = upstream.name == "mysqld"
+    spellings = {
+        "josé": [("josé".encode(), COLLATION), (b"jos\xe9", 8), (b"jos\x82", 4), (b"jos\xe9", 63)],
+        "bob": [(b"bob" + end, COLLATION) for end in (b"\xff", b"\xfe", b"\xc3") if is_mysql],
+    }
+    relay = proxy(upstream, "memory", proxy__max_connections_per_user=1)
+    for name, sent in spellings.items():
+        upstream.sql(f"CREATE USER '{name}'")
+        try:
+            for user, collation in sent:
+                with RawClient.logged_in(upstream, user, "", collation=collation) as direct:
+                    assert direct.sql("DO 0")
+            with RawClient.logged_in(relay, name, "") as first:
+                assert first.sql("DO 0")
+                for user, collation in sent:
+                    with pytest.raises(PermissionError, match="already has more than"):
+                        RawClient.logged_in(relay, user, "", collation=collation)
+                    wait_until(lambda: relay.metrics()[OPEN] == 1, 10, "its end")
+                    with RawClient.logged_in(relay, users[0], "") as second:
+                        assert second.change_user(user, collation)[1:3] == REFUSED_AS_USER
+            wait_until(lambda: relay.metrics()[OPEN] == 0, 10, "its end")
+        finally:
+            upstream.sql(f"DROP USER '{name}'")
 
 
 def test_a_users_sessions_are_counted_over_all_workers(

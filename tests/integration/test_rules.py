@@ -9,7 +9,7 @@ import pytest
 
 from sqlcache.demo.servers import PrivateMemcached, PrivateSqlcache, PrivateSqlServer, wait_until
 from tests.conftest import ProxyFactory
-from tests.fakes.raw_client import RawClient
+from tests.fakes.raw_client import COLLATION, RawClient
 
 OFF = 'sqlcache_bypasses_total{reason="switched off"}'
 NOT_CACHEABLE = 'sqlcache_bypasses_total{reason="not cacheable"}'
@@ -116,6 +116,30 @@ def test_a_rule_is_about_a_user(start: Start, upstream: PrivateSqlServer, schema
         assert client.other(schema, "p").counts("SELECT * FROM orders", OFF) == 2
     finally:
         upstream.sql(f"DROP USER {schema}@'%'")
+
+
+def test_so_it_is_in_whatever_bytes_its_name_was_sent(
+    start: Start, upstream: PrivateSqlServer, schema: str
+) -> None:
+    """MySQL reads a name up to where it is no text; and either has one in many character sets."""
+    plain, accented = f"{schema}_b", "josé"
+    names = f"'{plain}', '{accented}'"
+    upstream.sql(f"CREATE USER {names}; GRANT SELECT ON {schema}.* TO {names}")
+    spellings = [(accented.encode(), COLLATION), (b"jos\xe9", 8), (b"jos\xe9", 63)]
+    if upstream.name == "mysqld":
+        spellings += [(plain.encode() + end, COLLATION) for end in (b"\xff", b"\xfe", b"\xc3")]
+    query = f"SELECT * FROM {schema}.orders"
+    try:
+        client = start(rules=[{"user": name, "off": True} for name in ("{db}_b", accented)])
+        assert client.is_cached(query)
+        for user, collation in spellings:
+            with RawClient.logged_in(client.server, user, "", collation=collation) as session:
+                before = client.server.metrics()[HITS]
+                for _ in range(3):
+                    assert session.sql(query)
+                assert client.server.metrics()[HITS] == before, user
+    finally:
+        upstream.sql(f"DROP USER {names}")
 
 
 def test_a_rule_is_about_a_statement(start: Start) -> None:

@@ -449,6 +449,25 @@ def test_who_has_become_another_user_uses_no_cache() -> None:
 
 
 @pytest.mark.parametrize(
+    ("sent", "collation", "user", "is_known"),
+    [
+        ("josé".encode(), UTF8MB4, "josé", True),
+        (b"jos\xe9", LATIN1, "josé", True),
+        (b"app\xff", UTF8MB4, "app\udcff", False),
+        (b"jos\xe9", 0, "jos\udce9", False),
+    ],
+)
+def test_only_who_is_known_by_name_uses_the_cache(
+    sent: bytes, collation: int, user: str, is_known: bool
+) -> None:
+    state = session()
+    state.log_in(Login(state.capabilities, collation, sent, b"shop"), inherited(GLOBALS), IDLE)
+    state.rights.confirm(inherited(GLOBALS))
+    assert state.user == user
+    assert (state.bypass_reason() is None) is is_known
+
+
+@pytest.mark.parametrize(
     ("let_in", "aware", "may_have"),
     [
         ("nobody", True, False),
