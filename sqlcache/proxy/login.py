@@ -6,7 +6,7 @@ sequence ids differ by the one packet that asked for it.
 """
 
 import logging
-from collections.abc import Awaitable, Container
+from collections.abc import Awaitable, Collection
 from typing import NoReturn
 
 from sqlcache.errors import ConnectionLost, ProtocolError
@@ -46,6 +46,7 @@ from sqlcache.proxy.authentication import (
     NotRelayed,
     error_code,
 )
+from sqlcache.sql import user_names
 from sqlcache.tls import ClientTls, UpstreamTls
 from sqlcache.upstream_errors import UpstreamErrors
 
@@ -71,7 +72,7 @@ class LoginRelay:
         upstream: Channel,
         client_tls: ClientTls,
         upstream_tls: UpstreamTls,
-        barred: Container[bytes],
+        barred: Collection[bytes],
         admission: Admission | None,
         errors: UpstreamErrors,
         witness: Witness,
@@ -279,7 +280,7 @@ class LoginRelay:
         return wanted & greeting.capabilities & ~asked
 
     def _refuse_barred(self, login: Login, answer: bytes) -> None:
-        if login.user in self._barred:
+        if any(user_names.may_be_read_as(login.user, name) for name in self._barred):
             name = login.user.decode("utf-8", "replace")
             why = f"Access denied for user '{name}': by its socket MySQL would ask no password"
             self._refuse(answer, ER_ACCESS_DENIED_NO_PASSWORD, why, "28000")

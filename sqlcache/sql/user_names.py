@@ -18,6 +18,10 @@ _LAST = "\uffff"  # of the characters that the servers' names can hold
 _SAME = re.compile(rb"[ -&(-?A-Z_a-z]*")
 """ASCII that stands for itself in the character set of any login, and is no quote: swe7 has letters
 instead of the rest."""
+_IN_DOUBT = re.compile(rb"\W|\Z")
+"""How what begins with any other byte may be read: as nothing, as `?` or other punctuation, which
+armscii8, sjis and ujis have twice, or as what is not ASCII; but not as these letters."""
+_QUOTES = b"'\xff"  # the second is armscii8's
 
 
 def as_read(sent: bytes, collation: int) -> bytes | None:
@@ -49,3 +53,14 @@ def known_of(sent: bytes, collation: int) -> bytes:
     ends = range(min(len(sent), _MOST_SENT), -1, -1)
     readings = (as_read(sent[:end], collation) for end in ends)
     return next(name for name in readings if name is not None).strip(b"'")
+
+
+def may_be_read_as(sent: bytes, name: bytes) -> bool:
+    """Whether some server may take these bytes for `name`, in whatever character set: one may be
+    set to ignore the client's. It may also be so where none does."""
+    sent, name = sent.lstrip(_QUOTES), name.lstrip(b"'")
+    same = _SAME.match(sent)
+    known = same[0] if same else b""
+    if known == sent:
+        return sent == name
+    return name.startswith(known) and _IN_DOUBT.match(name, len(known)) is not None

@@ -372,6 +372,41 @@ def test_nobody_logs_in_as_the_user_this_process_is_for_the_servers_system(
             own.connect(user="other", password="wrong")
 
 
+@pytest.mark.parametrize("kind", [PrivateMariaDB, PrivateMySQL])
+def test_nor_by_other_bytes_that_the_server_takes_for_the_name(
+    tmp_path: Path, proxy: ProxyFactory, kind: type[PrivateSqlServer]
+) -> None:
+    """MySQL reads a name up to where it is no text; armscii8 has some of ASCII twice."""
+    name, own = getpass.getuser(), "sql-cache"
+    is_mysql = kind is PrivateMySQL
+    plugin = "auth_socket" if is_mysql else "unix_socket"
+    account = f"'{name}'@'localhost'"
+    try:
+        server = kind(tmp_path / "server", ("--plugin-load-add=auth_socket.so",) * is_mysql)
+    except MySQLMissing as missing:
+        pytest.skip(str(missing))
+    spellings = [(own.encode(), COLLATION), (b"sql\xaccache", 32), (b"sql\xaccache", 64)]
+    if is_mysql:
+        own_name = name.encode()
+        spellings += [(own_name + b"\xff", COLLATION), (own_name + b"\x81", 13)]
+        spellings += [(own_name + b"\x81", 28), (own_name + b"\xc3x", 0)]
+    with server:
+        server.sql(
+            f"CREATE USER IF NOT EXISTS {account}; ALTER USER {account} IDENTIFIED WITH {plugin};"
+            f"CREATE USER '{own}'@'localhost'; CREATE USER nobody@'%';"
+            f"GRANT SELECT, SHOW VIEW, TRIGGER ON *.* TO '{own}'@'localhost'"
+        )
+        relay = proxy(At(f"mysql://{own}@localhost?unix_socket={server.socket}"), "memory")
+        for user, collation in spellings:
+            quoted = b"'" + user[: len(name)] + b"'" + user[len(name) :]
+            for sent in (user, quoted) if user.startswith(name.encode()) else (user,):
+                with pytest.raises(PermissionError, match="MySQL would ask no password"):
+                    RawClient.logged_in(relay, sent, "", collation=collation)
+            with RawClient.logged_in(relay, "nobody", "") as client:
+                refused = client.change_user(user, collation)
+                assert refused[1:3] == ER_ACCESS_DENIED_NO_PASSWORD.to_bytes(2, "little")
+
+
 def test_a_password_in_clear_text_is_not_sent_on_without_tls(
     secured: Secured, start: Start
 ) -> None:

@@ -15,6 +15,7 @@ from tests.servers import MySQLMissing, PrivateMySQL
 UTF8MB4, LATIN1, SWE7, ASCII, SJIS, GBK, ARMSCII8, BINARY = 45, 8, 10, 11, 13, 28, 32, 63
 OTHERS = (*range(1, 11), 12, 14, 16, 18, 19, 22, 24, 25, 26, 29, 30, 36, 57, 92, 95, 97, 1069)
 NO_CLIENTS, NONE = 35, 0
+LONGEST_ACCOUNT = 32
 NAMES = (
     *(b"x" + bytes((byte,)) + b"y" for byte in (*b"!'-@\\^`{~", 0x80, 0x81, 0xA4, 0xAC, 0xE9)),
     *(b"x" + bytes((byte,)) for byte in (0x81, 0xC3, 0xE9, 0xFF)),
@@ -60,6 +61,7 @@ def test_a_name_is_what_the_server_reads(anybody: PrivateSqlServer, collation: i
         read = user_names.as_read(sent, collation)
         known += read is not None
         assert read in (name, None), sent
+        assert user_names.may_be_read_as(sent, name) or len(name) > LONGEST_ACCOUNT, sent
         if collation == UTF8MB4:
             assert name.startswith(user_names.known_of(sent, collation))
     client.close()
@@ -86,3 +88,32 @@ def test_of_a_name_that_is_not_known_the_beginning_may_be(
     sent: bytes, collation: int, known: bytes
 ) -> None:
     assert user_names.known_of(sent, collation) == known
+
+
+@pytest.mark.parametrize(
+    ("sent", "name"),
+    [
+        (b"root\xff", "root"),
+        (b"'root'", "root"),
+        (b"'root'\xc3", "root"),
+        (b"\xffroot\xff", "root"),
+        (b"\xffroot'", "root"),
+        (b"sql\xaccache", "sql-cache"),
+        (b"'x", "'x"),
+        (b"caf\xe9", "café"),
+        (b"caf\x60", "café"),
+        (b"\xe9t\xe9", "été"),
+    ],
+)
+def test_bytes_may_be_read_as_another_name(sent: bytes, name: str) -> None:
+    assert user_names.may_be_read_as(sent, name.encode())
+    assert user_names.may_be_read_as(name.encode(), name.encode())
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"roo", b"root2", b"ro\xff", b"sql_cache", b"\xffother\xff", "élan".encode(), b"ROOT"],
+)
+def test_others_are_not(sent: bytes) -> None:
+    for name in (b"root", b"sql-cache", b"sqlcache"):
+        assert not user_names.may_be_read_as(sent, name)
