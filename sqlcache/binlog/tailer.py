@@ -77,7 +77,7 @@ class Tailer:
         self._names = Names(0)
         self._bookmark = Bookmark(places)
         self._lag = Lag()
-        self._unsettled = Unsettled(self._publish_again, self._can_be_seen)
+        self._unsettled = Unsettled(self._publish_again, self._not_seen)
         self._source: Source | None = None  # while there is one
         self._reading = Reading()
         self._unsure = asyncio.Event()  # see `Hindsight.is_sure`
@@ -284,14 +284,14 @@ class Tailer:
         self._metrics.binlog_bumps += len(bumped)
         return bumped
 
-    async def _can_be_seen(self, changes: list[Change]) -> bool:
+    async def _not_seen(self, changes: list[Change]) -> list[Change]:
         try:
             if self._source is None:
-                return False
+                return changes
             found = await self._source.can_be_seen(changes)
-            return all(seen is not Seen.NOT_YET for seen, _ in found)
         except UpstreamError:
-            return False
+            return changes
+        return [each for seen, those in found if seen is Seen.NOT_YET for each in those]
 
     async def _tell_nodes(self) -> None:
         """Raises: NodeIsBehind."""
