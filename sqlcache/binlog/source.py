@@ -35,6 +35,10 @@ _UNKNOWN_VARIABLE: Final = 1193
 _SYNTAX_ERROR: Final = 1064
 _DENIED: Final = frozenset({1044, 1045, 1142, 1227})
 _NO_LOG: Final = 1381
+_TURNED_OFF: Final = (
+    "the server has turned its binary log off, as it could not write it: see its error log, and"
+    " start it anew"
+)
 _DUMP = struct.Struct("<BIHI")
 _LEAST_SERVER_ID: Final = 1 << 31
 GRANT: Final = "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO it"
@@ -77,6 +81,7 @@ class Source:
         """What tells the server from all others."""
         self.number = 0
         """Its `server_id`: what it calls itself in its log."""
+        self._may_ask_status = True
         self.filtered = ""
         """What the server leaves out of its log, or may, for people; "" where that is nothing."""
 
@@ -172,13 +177,31 @@ class Source:
             raise
 
     async def place(self) -> Place:
-        """Where the log ends now; on MariaDB, up to where its commits can be seen."""
+        """Where the log ends now; on MariaDB, up to where its commits can be seen. Raises:
+        CannotFollow; UpstreamError."""
         if self.is_mariadb:
-            rows = await self._ask("SHOW SESSION STATUS LIKE 'binlog_snapshot_%'")
-            told = {str(name).lower(): value for name, value in rows}
-            return str(told["binlog_snapshot_file"]), int(told["binlog_snapshot_position"])
+            await self._check_it_logs()
+            return await self._passed()
         status = await self._log_status()
         return str(status[0]), int(status[1])
+
+    async def _check_it_logs(self) -> None:
+        """MariaDB goes on without its log where it cannot write that, and tells anyone the last
+        place in it for ever: only who may ask for its status is told that there is none."""
+        if not self._may_ask_status:
+            return
+        try:
+            rows = await self._ask("SHOW MASTER STATUS")
+        except CannotFollow:
+            self._may_ask_status = False
+            return
+        if not rows:
+            raise CannotFollow(_TURNED_OFF)
+
+    async def _passed(self) -> Place:
+        rows = await self._ask("SHOW SESSION STATUS LIKE 'binlog_snapshot_%'")
+        told = {str(name).lower(): value for name, value in rows}
+        return str(told["binlog_snapshot_file"]), int(told["binlog_snapshot_position"])
 
     async def resets(self) -> int:
         """How often it was told to begin something anew, as its log, since its own start."""
@@ -314,7 +337,7 @@ class Source:
         begins another file before the commit is done with which one ends, perhaps two."""
         place = max((each.end for each in changes), key=order)
         pause_s, waited_s = _LOOK_AGAIN_S, 0.0
-        while order(now := await self.place()) < order(place):
+        while order(now := await self._passed()) < order(place):
             if waited_s > _SEEN_WITHIN_S:
                 return Seen.NOT_YET
             await asyncio.sleep(pause_s)

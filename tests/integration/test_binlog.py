@@ -729,6 +729,30 @@ class TestTheServer:
             own_server.sql(f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {account}")
         until(lambda: not served.readiness()["warnings"], 15)
 
+    def test_that_goes_on_without_its_log_is_warned_of(
+        self, tmp_path: Path, memcached: PrivateMemcached, proxy: ProxyFactory
+    ) -> None:
+        logs = tmp_path / "logs"
+        logs.mkdir()
+        with PrivateMariaDB(tmp_path / "server", (f"--log-bin={logs}/binlog",)) as server:
+            server.sql("CREATE DATABASE shop; CREATE TABLE shop.t (v INT)")
+            served = proxy(
+                *(server, memcached),
+                **FOLLOWS,
+                binlog__max_lag_s=1,
+                binlog__when_lagging="bypass",
+            )
+            until(lambda: settled(served, server))
+            client = Client(served, server, "shop")
+            client.cache("SELECT * FROM t")
+            logs.rename(tmp_path / "away")
+            with pytest.raises(pymysql.MySQLError):
+                server.sql("FLUSH BINARY LOGS")
+            server.sql("INSERT INTO shop.t VALUES (1)")
+            until(lambda: "turned its" in served.readiness()["warnings"].get("binlog", ""))
+            assert "level=warning" in not_seen(served)[-1]
+            until(lambda: client.read("SELECT * FROM t") == ((1,),))
+
     def test_whose_account_may_not_though_it_is_to_is_warned_of(
         self, own_server: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
     ) -> None:
