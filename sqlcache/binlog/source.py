@@ -6,6 +6,7 @@ commit is done: MySQL by its GTID, MariaDB by the place in the log up to which c
 """
 
 import asyncio
+import re
 import secrets
 import struct
 import uuid
@@ -15,7 +16,7 @@ from enum import Enum
 from typing import Any, Final
 
 from sqlcache.binlog.events import Event, EventStream
-from sqlcache.binlog.transactions import Change, Place
+from sqlcache.binlog.transactions import Change, Commit, Place
 from sqlcache.driver import aiomysql
 from sqlcache.errors import StreamEnded, UpstreamError
 from sqlcache.mysql.constants import Command
@@ -38,6 +39,9 @@ _NO_LOG: Final = 1381
 _TURNED_OFF: Final = (
     "the server has turned its binary log off, as it could not write it: see its error log, and"
     " start it anew"
+)
+_OWNED: Final = re.compile(
+    "([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})|:([a-z_][a-z_0-9]*)|:([0-9]+)#", re.ASCII
 )
 _DUMP = struct.Struct("<BIHI")
 _LEAST_SERVER_ID: Final = 1 << 31
@@ -203,6 +207,12 @@ class Source:
         told = {str(name).lower(): value for name, value in rows}
         return str(told["binlog_snapshot_file"]), int(told["binlog_snapshot_position"])
 
+    async def owned(self) -> list[Commit]:
+        """What is being committed on a MySQL with GTIDs, as far as it has one by now: it may be
+        logged already."""
+        told = "" if self.is_mariadb else await self._variable("gtid_owned")
+        return list(_owned(told))
+
     async def resets(self) -> int:
         """How often it was told to begin something anew, as its log, since its own start."""
         rows = await self._ask("SHOW GLOBAL STATUS LIKE 'Com_reset'")
@@ -323,14 +333,21 @@ class Source:
         )
         return dict(told)
 
-    async def _are_executed(self, changes: Iterable[Change]) -> Seen:
+    async def _are_executed(self, changes: Collection[Change]) -> Seen:
         names: dict[str, list[int]] = defaultdict(list)
         for each in changes:
             if each.commit is not None:
                 names[each.commit.source].append(each.commit.number)
         told = ",".join(f"{source}{_intervals(each)}" for source, each in names.items())
         asked = f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{told}', {_SEEN_WITHIN_S:g})"
-        return Seen.YES if (await self._ask(asked))[0][0] == 0 else Seen.NOT_YET
+        if (await self._ask(asked))[0][0] == 0:
+            return Seen.YES
+        # One that is not known to be logged may be given up, as by a replica that is stopped.
+        commits = [each.commit for each in changes if each.commit is not None]
+        if any(each.server for each in commits):
+            return Seen.NOT_YET
+        owned = await self.owned()
+        return Seen.NOT_YET if any(each in owned for each in commits) else Seen.YES
 
     async def _have_passed(self, changes: Iterable[Change]) -> Seen:
         """What MariaDB says, whose commits are done in the order in which they are logged. It
@@ -373,6 +390,19 @@ def refusal(code: object, why: str) -> UpstreamError:
 def _code(error: UpstreamError) -> object:
     cause = error.__cause__
     return cause.args[0] if cause is not None and cause.args else None
+
+
+def _owned(told: str) -> Iterator[Commit]:
+    """As `gtid_owned` has them, with who owns each; between two UUIDs there may be nothing else:
+    UUID:5#12:6#13UUID:tag:1#14."""
+    source = of = ""
+    for first, tag, number in _OWNED.findall(told):
+        if first:
+            source = of = f"{first}:"
+        elif tag:
+            of = f"{source}{tag}:"
+        else:
+            yield Commit(of, int(number), 0)
 
 
 def _intervals(numbers: list[int]) -> str:

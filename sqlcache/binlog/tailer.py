@@ -201,7 +201,7 @@ class Tailer:
         self.filtered = source.filtered
         self._metrics.binlog_bytes += source.bytes
         if cause:  # only now: who may not read the log is told so by then
-            await self._gap(cause, seen=source.tells_what_is_seen)
+            await self._gap(cause, source)
         self._bookmark.begin(known, forgotten=bool(cause))
         file, at = known.place
         log.info("following the binary log file=%s position=%d", file, at)
@@ -213,15 +213,16 @@ class Tailer:
         self._bookmark.lose(cause)
         await self._forget_everything(cause)
 
-    async def _gap(self, cause: str, *, seen: bool) -> None:
-        """The log is followed from its end: everything is forgotten. And again after a while,
-        unless what was logged before can be `seen` for sure."""
+    async def _gap(self, cause: str, source: Source) -> None:
+        """The log is followed from its end: everything is forgotten. And again after a while, and
+        until what was logged before can be seen, unless that is known for sure."""
+        owned = await source.owned()
         self._metrics.binlog_gaps += 1
         log.warning("the binary log is followed from its end cause=%s", cause)
         await self._forget_everything(cause)
-        if not seen:
-            changes = [Change(everything=cause)]
-            self._unsettled.add(changes, self._bookmark.known, tells=False)
+        if not source.tells_what_is_seen:
+            changes = [Change(everything=cause, commit=each) for each in (None, *owned)]
+            self._unsettled.add(changes, self._bookmark.known, tells=bool(owned))
 
     async def _forget_everything(self, cause: str) -> None:
         await _insist(lambda: self._effects.forget_everything(cause))

@@ -126,7 +126,8 @@ class Logged(NamedTuple):
 
 class Commit(NamedTuple):
     """A commit's GTID, MySQL's or MariaDB's: what it begins with, and the number that comes last.
-    `server` is the number of the server on which it was made."""
+    `server` is the number of the server on which it was made; 0 of one that was not found in the
+    log."""
 
     source: str
     number: int

@@ -10,7 +10,7 @@ from sqlcache.binlog.events import Event, EventStream, Kind
 from sqlcache.binlog.lag import LOOK_EVERY_S
 from sqlcache.binlog.source import Seen, Source
 from sqlcache.binlog.tailer import Tailer, taken
-from sqlcache.binlog.transactions import Change, Place, Transactions
+from sqlcache.binlog.transactions import Change, Commit, Place, Transactions
 from sqlcache.binlog.turns import Remembered
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.errors import BinlogGap
@@ -237,7 +237,13 @@ async def test_behind_a_gap_nothing_is_known_of_temporary_tables(
     tailer = await followed(known)
     monkeypatch.setattr(tailer._bookmark, "begin", lambda *_, **__: None)
     of_before = tailer._reading
-    source: Any = SimpleNamespace(begin=begins_there, filtered="", bytes=0, tells_what_is_seen=True)
+
+    async def owned() -> list[Commit]:
+        return []
+
+    source: Any = SimpleNamespace(
+        begin=begins_there, filtered="", bytes=0, tells_what_is_seen=True, owned=owned
+    )
     await tailer._begin(source, known, "")
     assert tailer._reading is of_before
     await tailer._begin(source, known, "the server is another one")

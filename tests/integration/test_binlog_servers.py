@@ -231,6 +231,38 @@ def test_a_commit_that_takes_long_is_seen_beside_one_of_which_the_server_does_no
     until(lambda: client.read("SELECT v FROM t") == ((2,),), 5)
 
 
+def test_commits_that_were_logged_before_it_was_followed_are_seen_when_they_are_done(
+    server: Callable[..., PrivateSqlServer], memcached: PrivateMemcached, proxy: ProxyFactory
+) -> None:
+    upstream = server("mysql", ("--plugin-load-add=semisync_source.so",))
+    upstream.sql("CREATE DATABASE shop")
+    tables = {"t": "", "u": "SET gtid_next = 'AUTOMATIC:tagged';"}
+    for table in tables:
+        upstream.sql(f"CREATE TABLE shop.{table} (v INT); INSERT INTO shop.{table} VALUES (1)")
+    upstream.sql(
+        "SET GLOBAL rpl_semi_sync_source_timeout = 60000;"
+        "SET GLOBAL rpl_semi_sync_source_enabled = ON"
+    )
+    writes = [
+        Thread(target=upstream.sql, args=(f"{tagged}UPDATE shop.{table} SET v = 2",))
+        for table, tagged in tables.items()
+    ]
+    for write in writes:
+        write.start()
+    until(lambda: str(upstream.sql("SHOW BINLOG EVENTS")).count("Update_rows") == 2)
+    served = proxy(upstream, memcached, **FOLLOWS)
+    until(lambda: settled(served, upstream), 20)
+    client = Client(served, upstream, "shop")
+    for table in tables:
+        assert client.cache(f"SELECT v FROM {table}") == ((1,),)
+    assert all(write.is_alive() for write in writes)
+    upstream.sql("SET GLOBAL rpl_semi_sync_source_enabled = OFF")
+    for table in tables:
+        until(lambda table=table: client.read(f"SELECT v FROM {table}") == ((2,),), 5)  # type: ignore[misc]
+    for write in writes:
+        write.join()
+
+
 @pytest.mark.parametrize(
     ("change", "tells"),
     [
