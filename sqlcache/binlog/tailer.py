@@ -240,8 +240,12 @@ class Tailer:
         changes = await taken(self._transactions, events)
         if self._transactions.first != first:
             self._bookmark.compare(*self._transactions.first)
-        if self._catches_up:
-            await self._go_over(len(changes))
+        if self._catches_up:  # perhaps nobody followed the log as that was written
+            self._metrics.binlog_replayed += len(changes)
+        if self._transactions.began:
+            # Before the place goes on: who goes on from there does not come by this again.
+            self._transactions.began = False
+            await self._forget_everything("the server has begun anew, what it lost is not known")
         if changes:
             self._metrics.binlog_transactions += len(changes)
             self._names.give(changes, self._effects.named_for(self._turns.reading))
@@ -265,13 +269,6 @@ class Tailer:
         if self._bookmark.move(self._transactions.boundary, self._transactions.made):
             self._transactions.mark()
             await self._tell_nodes()
-
-    async def _go_over(self, count: int) -> None:
-        """What comes was written while perhaps nobody followed the log."""
-        self._metrics.binlog_replayed += count
-        if self._transactions.began:
-            self._transactions.began = False
-            await self._forget_everything("the server has begun anew, what it lost is not known")
 
     async def _publish_again(self, changes: list[Change], also: Iterable[Tag]) -> None:
         """With these tags, which were found when they were read first."""

@@ -37,9 +37,9 @@ def packets(*events: bytes, longest: int = MAX_PAYLOAD_BYTES) -> bytes:
     return sent
 
 
-def format_description(*, checked: bool = True, made: int = 1) -> bytes:
-    """That of a log's file."""
-    body = struct.pack("<H50sIB", 4, b"9.7.0", made, 19) + bytes(40) + bytes((checked,))
+def format_description(*, checked: bool = True, made: int = 1, began: bool = True) -> bytes:
+    """That of a log's file, with which the server `began`."""
+    body = struct.pack("<H50sIB", 4, b"9.7.0", made * began, 19) + bytes(40) + bytes((checked,))
     size = 19 + len(body) + 4
     told = struct.pack("<IBIIIH", made, Kind.FORMAT_DESCRIPTION, 1, size, 0, 0) + body
     return told + struct.pack("<I", zlib.crc32(told))

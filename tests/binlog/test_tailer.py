@@ -93,6 +93,7 @@ class Log:
 
     def __init__(self) -> None:
         self.bytes = 0
+        self.forgotten: list[str] = []
         self.stamp = 1, 1
         self.asked = asyncio.Event()
         self.publishes = asyncio.Event()
@@ -117,8 +118,8 @@ class Log:
     async def others(self, changes: list[Change]) -> list[Change]:
         return changes
 
-    async def forget_everything(self, _: str) -> None:
-        pass
+    async def forget_everything(self, cause: str) -> None:
+        self.forgotten.append(cause)
 
     async def publish(self, *_: object) -> list[Tag]:
         self.publishes.set()
@@ -198,6 +199,18 @@ async def test_a_file_of_which_it_is_not_known_when_it_was_begun_is_no_place() -
     known = Remembered("server", ("binlog.000001", 4), 1)
     tailer = await followed(known, begins(), packets(rotate("binlog.000002")))
     assert tailer._bookmark.known == known
+
+
+@pytest.mark.parametrize("began", [True, False])
+async def test_whoever_comes_by_where_the_server_began_forgets_everything(began: bool) -> None:
+    """Who was there, too, as it ended: whoever goes on from a place behind that does not know."""
+    known = Remembered("server", ("binlog.000001", 4), 1)
+    next_file = packets(rotate("binlog.000002"), format_description(made=9, began=began))
+    tailer = await followed(known, begins(), next_file)
+    assert tailer.caught_up
+    assert tailer._bookmark.known == Remembered("server", ("binlog.000002", 4), 9)
+    log: Any = tailer._effects
+    assert len(log.forgotten) == 1 + began, "it began with the first, too"
 
 
 async def test_who_is_a_little_behind_looks_soon_where_definitions_have_changed() -> None:

@@ -11,8 +11,15 @@ from typing import Any
 import pytest
 from pymysql.constants import COMMAND
 
-from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlcache, PrivateSqlServer, wait_until
+from sqlcache.demo.servers import (
+    PrivateMariaDB,
+    PrivateMemcached,
+    PrivateSqlcache,
+    PrivateSqlServer,
+    wait_until,
+)
 from tests.conftest import ProxyFactory
+from tests.integration.test_binlog import FOLLOWS, settled
 from tests.servers import PATIENT, MySQLMissing, PrivateMySQL
 
 READ = "SELECT made, v FROM s.t"
@@ -126,6 +133,25 @@ def test_what_a_crash_amid_a_reading_of_the_catalog_has_lost_is_forgotten(
         end_and_begin_anew(server)
     lose_the_last_commit(server)
     assert read(server, relay) == read(server, server)
+    assert read_hit(server, relay) == read(server, server)
+
+
+def test_who_follows_the_log_over_a_crash_leaves_nothing_of_what_that_has_lost(
+    server: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
+) -> None:
+    """To who goes on where it has followed the log up to, behind that. It has not been up for long
+    enough for its age to tell."""
+    relay = proxy(server, memcached, **FOLLOWS, upstream__catalog_refresh_s=3600)
+    wait_until(lambda: settled(relay, server), 20, "the log")
+    with closing(relay.connect(user=server.user, password=server.password)) as session:
+        session.cursor().execute("UPDATE s.t SET v = 2")
+    read_hit(server, relay)
+    server.kill()
+    server.restart()
+    server.sql("SET SESSION sql_log_bin = 0; UPDATE s.t SET v = 1")
+    told = "binary log: the server has begun anew"
+    wait_until(lambda: told in relay.log_text(), 20, "that it has come by its beginning")
+    relay.restart()
     assert read_hit(server, relay) == read(server, server)
 
 
