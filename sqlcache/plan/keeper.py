@@ -96,7 +96,7 @@ class Keeper:
         self.held_up = False
         """Whether they are not, for a while, as they may be older than is allowed."""
         self._forgets = False  # everything, and has not yet
-        self.readings = Readings(self._read, metrics, refresh_s=refresh_s)
+        self.readings = Readings(self._read, metrics, refresh_s=refresh_s, cut=upstream.cut)
         """Of the catalog: who finds out that it is none of now has it read by these."""
         self.versions: Mapping[Tag, bytes | None] = {}
         """Those of the definitions that the catalog has, at present: it is right under them."""
@@ -147,8 +147,11 @@ class Keeper:
         await self.readings.start()
 
     async def close(self) -> None:
-        """Stops reading it."""
+        """Stops reading it. Where the server may have crashed since, what that has lost is
+        forgotten: nobody who begins now will know of it."""
         await self.readings.close()
+        if self._upstream.cut():
+            await self._forget_everything("contact was lost with the server, which may begin anew")
 
     @property
     def trouble(self) -> str | None:

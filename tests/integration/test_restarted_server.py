@@ -22,6 +22,7 @@ from tests.conftest import ProxyFactory
 from tests.integration.test_binlog import FOLLOWS, settled
 from tests.servers import PATIENT, MySQLMissing, PrivateMySQL
 
+ROOTS = 'sqlcache_invalidations_total{kind="root"}'
 READ = "SELECT made, v FROM s.t"
 
 
@@ -113,6 +114,21 @@ def test_what_a_crash_has_lost_is_forgotten(
     lose_the_last_commit(server)
     assert read(server, relay) == read(server, server)
     assert read_hit(server, relay) == read(server, server)
+
+
+def test_it_is_forgotten_though_nobody_logs_in(
+    server: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
+) -> None:
+    """Who is started beside a sqlcache that has nothing to do has not met the server before."""
+    idle = proxy(server, memcached, upstream__catalog_refresh_s=3600)
+    with closing(idle.connect(user=server.user, password=server.password)) as session:
+        session.cursor().execute("UPDATE s.t SET v = 2")
+    read_hit(server, idle)
+    roots = idle.metrics()[ROOTS]
+    crash(server)
+    lose_the_last_commit(server)
+    wait_until(lambda: idle.metrics()[ROOTS] > roots, 20, "that everything is forgotten")
+    assert read(server, proxy(server, memcached)) == read(server, server)
 
 
 def test_what_a_crash_amid_a_reading_of_the_catalog_has_lost_is_forgotten(

@@ -129,6 +129,18 @@ async def test_another_server_is_taken_although_not_all_of_it_can_be_forgotten(
     assert ready == [False]
 
 
+@pytest.mark.parametrize("is_cut", [True, False])
+async def test_who_is_stopped_before_the_server_is_back_forgets_everything(
+    monkeypatch: pytest.MonkeyPatch, is_cut: bool
+) -> None:
+    """Whoever goes on, and reads the catalog of a server that was restarted, does not know it."""
+    async with planner_and_session() as (planner, _):
+        before = await planner.keeper._engine.versions([ROOT])
+        monkeypatch.setattr(Tables, "cut", lambda _: is_cut)
+        await planner.keeper.close()
+        assert (await planner.keeper._engine.versions([ROOT]) != before) is is_cut
+
+
 async def test_what_ran_otherwise_than_it_was_sent_is_forgotten_before_and_after(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
