@@ -21,7 +21,7 @@ from sqlcache.demo.servers import (
 from tests.certificates import Authority
 from tests.conftest import ProxyFactory
 from tests.integration.test_binlog import FOLLOWS, Client, is_at_the_end, settled, until
-from tests.servers import MySQLMissing, PrivateMySQL, end_streams
+from tests.servers import MySQLMissing, PrivateMySQL
 
 KINDS: dict[str, type[PrivateSqlServer]] = {"mariadb": PrivateMariaDB, "mysql": PrivateMySQL}
 OPTIONS = {
@@ -351,11 +351,11 @@ def test_a_replica_that_does_not_is_warned_of(
     memcached: PrivateMemcached,
     proxy: ProxyFactory,
 ) -> None:
+    """Also where it becomes one only now."""
     replica = server(kind, ("--server-id=2", "--log-slave-updates=OFF"))
     served = proxy(replica, memcached, **FOLLOWS)
     until(lambda: settled(served, replica), 20)
     replicate(server(kind, ()), replica)
-    end_streams(replica)
     until(lambda: "_updates = OFF" in served.readiness()["warnings"].get("binlog", ""), 20)
 
 
