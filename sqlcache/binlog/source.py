@@ -136,6 +136,10 @@ class Source:
         if await self._identity_by(self._stream) != self.identity:
             raise UpstreamError("of two connections each came to another server")
         await self.place()
+        await self.see_what_is_left_out()
+
+    async def see_what_is_left_out(self) -> None:
+        """Finds out what is `filtered` now. Raises: UpstreamError; CannotFollow."""
         left_out = [await self._schemas_left_out(), await self._replicated_left_out()]
         self.filtered = ", ".join(filter(None, left_out))
 

@@ -331,20 +331,13 @@ class Tailer:
 
     async def _watch(self, source: Source) -> None:
         """Looks again and again whether it is still this server's log that is to be followed, and
-        what that leaves out. Raises: StreamEnded."""
+        what that leaves out: it may have become a replica. Raises: StreamEnded; UpstreamError."""
         while True:
             await asyncio.sleep(_LOOK_WHOSE_EVERY_S)
             if await source.is_left(self._connect):
                 raise StreamEnded("new connections come to another server")
-            await self._see_what_is_left_out(source)
-
-    async def _see_what_is_left_out(self, source: Source) -> None:
-        """Looks again, as it may have become a replica."""
-        with suppress(UpstreamError):
-            now = await Source.open(self._connect)
-            now.close()
-            if now.identity == source.identity:
-                self.filtered = now.filtered
+            await source.see_what_is_left_out()
+            self.filtered = source.filtered
 
 
 async def _insist(bump: Callable[[], Awaitable[T]]) -> T:
