@@ -188,11 +188,10 @@ class Code:
         routines = self._stored.routines or self._stored.functions
         return bool(routines) or not self._server.triggers_visible or self._goes_to_views
 
-    @cached_property
+    @property
     def _goes_to_views(self) -> bool:
         """Whether there are views, and the server goes to the schema of one to read its text."""
-        some = any(map(self._definitions.is_view, self._definitions.relations))
-        return some and self._server.flavour == "mariadb"
+        return self._server.flavour == "mariadb" and self._definitions.has_views
 
     def _may_ask_others(self, name: TableName) -> bool:
         """Whether rows of a table, or what is named in place of one, may be made by others."""

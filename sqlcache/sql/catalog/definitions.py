@@ -140,6 +140,12 @@ class Definitions:
             reached |= found
         return {name for name in reached if name.schema not in within}
 
+    @property
+    def has_views(self) -> bool:
+        """Whether there are any."""
+        self.views.know(self.relations)
+        return self.views.are_some
+
     def is_view(self, name: TableName) -> bool:
         """Whether it is known to be one."""
         return isinstance(self.relations.get(name), View)
@@ -222,6 +228,11 @@ class _Views:
                 for name, relation in relations.items()
                 if isinstance(relation, View)
             }
+
+    @property
+    def are_some(self) -> bool:
+        """Whether there are any among those that are known."""
+        return bool(self._bodies)
 
     def naming(self, word: str) -> Set[TableName]:
         """Those whose bodies have this name in them."""
