@@ -237,9 +237,9 @@ class Reader:
         return tuple(of_each(self._with_code_it_runs, statements, schema))
 
     def leads_elsewhere(self, statements: Sequence[Statement], schema: str | None) -> bool:
-        """Whether the server may go to another schema for statements of one text: to load a routine
-        that they call, or a view or a trigger does, or, where views are looked at, whatever they
-        call; and MariaDB to open a view."""
+        """Whether the server may go to another schema for statements of one text: for a trigger;
+        to load a routine that they call, or a view or a trigger does, or, where views are looked
+        at, whatever they call; and MariaDB to open a view."""
         catalog = self._keeper.catalog
         if catalog is None or not catalog.code.some_leads_elsewhere:
             return catalog is None

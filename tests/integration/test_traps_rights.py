@@ -207,6 +207,36 @@ def test_trap_10_who_opens_a_view_of_another_schema_has_its_rights_read_anew(
     """)
 
 
+@pytest.mark.parametrize(
+    "goes", ["INSERT INTO {db}_o.fires VALUES (1)", "INSERT INTO v VALUES (1)"]
+)
+@pytest.mark.parametrize("before", ["SELECT 1", "{goes}"], ids=["new", "planned"])
+def test_trap_10_who_fires_a_trigger_of_another_schema_has_its_rights_read_anew(
+    world: World, goes: str, before: str
+) -> None:
+    """Where that is run as the very account that the session has."""
+    world.compare(f"""
+        a  {MAKE}; {USER}; CREATE DATABASE {{db}}_o; CREATE TABLE {{db}}_o.fires (v INT)
+        a  CREATE VIEW v AS SELECT v FROM {{db}}_o.fires
+        a  GRANT SELECT, INSERT ON {{db}}.v TO '{{user}}'@'%'
+        a  GRANT ALL ON {{db}}_o.* TO '{{user}}'@'%'
+        a  CREATE DEFINER = '{{user}}'@'%' TRIGGER {{db}}_o.fired BEFORE INSERT ON {{db}}_o.fires
+           FOR EACH ROW SET NEW.v = 2
+        a  GRANT SELECT ON {{db}}.* TO '{{user}}'@'%'
+        b  .login {{user}} {{db}}
+        b  {before.format(goes=goes)}
+        b  {before.format(goes=goes)}
+        b  {before.format(goes=goes)}
+        b  SELECT v FROM t
+        a  REVOKE SELECT ON {{db}}.* FROM '{{user}}'@'%'
+        b  SELECT v FROM t
+        b  SELECT v FROM t
+        b  {goes}
+        b  SELECT v FROM t
+        b  SELECT v FROM t
+    """)
+
+
 @pytest.mark.parametrize("right", ["SELECT", "SELECT (v)"])
 def test_trap_10_a_revoke_around_sqlcache_is_found(
     upstream: PrivateSqlServer,

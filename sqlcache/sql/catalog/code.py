@@ -156,8 +156,8 @@ class Code:
         self, reads: Iterable[TableName], writes: Iterable[TableName], schema: str | None
     ) -> bool:
         """Whether the server may go to another schema than this default one for a statement that
-        reads and writes these tables: to load routines that a view calls, or a trigger, or any,
-        where it looks at all views; and MariaDB to open views of others."""
+        reads and writes these tables: for triggers of another; to load routines that a view calls,
+        or a trigger, or any, where it looks at all views; and MariaDB to open views of another."""
         written = frozenset(writes)
         reached = self._writes.closure(written)
         read = self._reads.closure(written.union(reads))
@@ -166,8 +166,10 @@ class Code:
         here = None if schema is None else self._server.fold(schema)
         if self._goes_to_views and any(view.schema != here for view in read.views):
             return True
-        bodies = (trigger.body for trigger in self._definitions.triggers_on(reached))
-        led = any(map(self._body_leads_elsewhere, bodies))
+        triggers = [*self._definitions.triggers_on(reached)]
+        if any(self._server.folded(trigger.table).schema != here for trigger in triggers):
+            return True
+        led = any(self._body_leads_elsewhere(trigger.body) for trigger in triggers)
         return led or any(map(self._may_ask_others, read.base_tables))
 
     def _may_load_any(self, body: bytes) -> bool:
@@ -185,8 +187,8 @@ class Code:
     @property
     def some_leads_elsewhere(self) -> bool:
         """Whether there is anything for which the server does, as far as may be seen."""
-        routines = self._stored.routines or self._stored.functions
-        return bool(routines) or not self._server.triggers_visible or self._goes_to_views
+        code = self._stored.routines or self._stored.functions or self._definitions.triggers
+        return bool(code) or not self._server.triggers_visible or self._goes_to_views
 
     @property
     def _goes_to_views(self) -> bool:
