@@ -8,6 +8,7 @@ Source: USER() of anonymous users of MySQL 9 and MariaDB 10.11, and what these c
 """
 
 import re
+import unicodedata
 
 from sqlcache.sql import charset
 
@@ -18,6 +19,8 @@ _LAST = "\uffff"  # of the characters that the servers' names can hold
 _SAME = re.compile(rb"[ -&(-?A-Z_a-z]*")
 """ASCII that stands for itself in the character set of any login, and is no quote: swe7 has letters
 instead of the rest."""
+_PRINTED = re.compile(rb"[ -&(-~]*")
+"""ASCII without quotes, as in each character set; in swe7 some of it is letters, none of ASCII."""
 _IN_DOUBT = re.compile(rb"\W|\Z")
 """How what begins with any other byte may be read: as nothing, as `?` or other punctuation, which
 armscii8, sjis and ujis have twice, or as what is not ASCII; but not as these letters."""
@@ -42,7 +45,8 @@ def as_read(sent: bytes, collation: int) -> bytes | None:
     except UnicodeDecodeError:
         return None
     # Of control characters each collation of a set may make another thing.
-    return name if text.isprintable() and max(text) <= _LAST else None
+    controls = any(unicodedata.category(each) == "Cc" for each in text)
+    return None if controls or max(text, default="") > _LAST else name
 
 
 def known_of(sent: bytes, collation: int) -> bytes:
@@ -59,6 +63,8 @@ def may_be_read_as(sent: bytes, name: bytes) -> bool:
     """Whether some server may take these bytes for `name`, in whatever character set: one may be
     set to ignore the client's. It may also be so where none does."""
     sent, name = sent.lstrip(_QUOTES), name.lstrip(b"'")
+    if name.isascii() and _PRINTED.fullmatch(sent):
+        return sent == name
     same = _SAME.match(sent)
     known = same[0] if same else b""
     if known == sent:

@@ -80,6 +80,7 @@ def test_a_name_is_what_the_server_reads(anybody: PrivateSqlServer, collation: i
         (b"a\xacb", ARMSCII8, b"a"),
         (b"caf\x60", SWE7, b"caf"),
         ("bob🐬".encode(), UTF8MB4, b"bob"),
+        ("a\u200cb".encode(), UTF8MB4, "a\u200cb".encode()),
         (b"b" * 70_000, UTF8MB4, b"b" * 96),
         (b"\xff" * 70_000, UTF8MB4, b""),
     ],
@@ -112,7 +113,18 @@ def test_bytes_may_be_read_as_another_name(sent: bytes, name: str) -> None:
 
 @pytest.mark.parametrize(
     "sent",
-    [b"", b"roo", b"root2", b"ro\xff", b"sql_cache", b"\xffother\xff", "élan".encode(), b"ROOT"],
+    [
+        b"",
+        b"roo",
+        b"root2",
+        b"ro\xff",
+        b"sql_cache",
+        b"\xffother\xff",
+        "élan".encode(),
+        b"ROOT",
+        b"root@a",
+        b"root~",
+    ],
 )
 def test_others_are_not(sent: bytes) -> None:
     for name in (b"root", b"sql-cache", b"sqlcache"):
