@@ -300,9 +300,11 @@ class Source:
         """How much of the log has come."""
         return 0 if self._events is None else self._events.bytes
 
-    async def can_be_seen(self, changes: Iterable[Change]) -> list[tuple[Seen, list[Change]]]:
-        """Waits until what the log tells can be seen by all, a second at most; says of which
-        changes that is so. Raises: UpstreamError."""
+    async def can_be_seen(
+        self, changes: Iterable[Change], within_s: float = _SEEN_WITHIN_S
+    ) -> list[tuple[Seen, list[Change]]]:
+        """Waits until what the log tells can be seen by all, so long at most; says of which changes
+        that is so. Raises: UpstreamError."""
         found: list[tuple[Seen, list[Change]]] = []
         told: list[Change] = []
         untold: list[Change] = []
@@ -318,7 +320,7 @@ class Source:
             found += [(Seen.UNKNOWN, unknown)] if unknown else []
         if told:
             ask = self._have_passed if self.is_mariadb else self._are_executed
-            found.append((await ask(told), told))
+            found.append((await ask(told, within_s), told))
         return found
 
     def _tells_of(self, change: Change) -> bool:
@@ -337,29 +339,29 @@ class Source:
         )
         return dict(told)
 
-    async def _are_executed(self, changes: Collection[Change]) -> Seen:
+    async def _are_executed(self, changes: Collection[Change], within_s: float) -> Seen:
         names: dict[str, list[int]] = defaultdict(list)
         for each in changes:
             if each.commit is not None:
                 names[each.commit.source].append(each.commit.number)
         told = ",".join(f"{source}{_intervals(each)}" for source, each in names.items())
-        asked = f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{told}', {_SEEN_WITHIN_S:g})"
+        asked = f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{told}', {within_s:g})"
         if (await self._ask(asked))[0][0] == 0:
             return Seen.YES
         # One that is not known to be logged may be given up, as by a replica that is stopped.
         commits = [each.commit for each in changes if each.commit is not None]
         if any(each.server for each in commits):
             return Seen.NOT_YET
-        owned = await self.owned()
+        owned = set(await self.owned())
         return Seen.NOT_YET if any(each in owned for each in commits) else Seen.YES
 
-    async def _have_passed(self, changes: Iterable[Change]) -> Seen:
+    async def _have_passed(self, changes: Iterable[Change], within_s: float) -> Seen:
         """What MariaDB says, whose commits are done in the order in which they are logged. It
         begins another file before the commit is done with which one ends, perhaps two."""
         place = max((each.end for each in changes), key=order)
         pause_s, waited_s = _LOOK_AGAIN_S, 0.0
         while order(now := await self._passed()) < order(place):
-            if waited_s > _SEEN_WITHIN_S:
+            if waited_s > within_s:
                 return Seen.NOT_YET
             await asyncio.sleep(pause_s)
             waited_s += pause_s

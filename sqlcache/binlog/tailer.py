@@ -44,6 +44,7 @@ _HOLDS_ON_S: Final = 5.0
 """How long a server may be away before others are let try, who may reach it."""
 _FATAL: Final = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG: the server has no such place
 _LOOK_WHOSE_EVERY_S: Final = 5.0
+_AT_ONCE_S: Final = 0.01  # what waits behind it is to be bumped again as well; 0 is for ever
 _LOOK_SOON_S: Final = 0.1
 _FAR_BEHIND_S: Final = 2 * LOOK_EVERY_S  # whoever is not may yet know of what comes
 _STALLED_S: Final = 5.0
@@ -195,6 +196,7 @@ class Tailer:
         self._lag.begin_connection()
         self._reading.hindsight.begin_connection()
         if cause:
+            self._unsettled.clear()  # another server has none of it, and would never tell
             self._transactions, self._reading = Transactions(), Reading()
         self._transactions.resume(known.place)
         await source.begin(known.place, self._longest_bytes)
@@ -286,7 +288,7 @@ class Tailer:
         try:
             if self._source is None:
                 return changes
-            found = await self._source.can_be_seen(changes)
+            found = await self._source.can_be_seen(changes, _AT_ONCE_S)
         except UpstreamError:
             return changes
         return [each for seen, those in found if seen is Seen.NOT_YET for each in those]

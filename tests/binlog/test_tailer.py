@@ -109,7 +109,9 @@ class Log:
         self.asked.set()
         return "binlog.000001", 100
 
-    async def can_be_seen(self, changes: list[Change]) -> list[tuple[Seen, list[Change]]]:
+    async def can_be_seen(
+        self, changes: list[Change], within_s: float = 1.0
+    ) -> list[tuple[Seen, list[Change]]]:
         return [(Seen.YES, changes)]
 
     def named_for(self, _: object) -> bytes:
