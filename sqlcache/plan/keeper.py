@@ -147,10 +147,10 @@ class Keeper:
         await self.readings.start()
 
     async def close(self) -> None:
-        """Stops reading it. Where the server may have crashed since, what that has lost is
-        forgotten: nobody who begins now will know of it."""
+        """Stops reading it. Where the server may have crashed since, or everything was just to be
+        forgotten, that is done: nobody who begins now will know of it."""
         await self.readings.close()
-        if self._upstream.cut():
+        if self._forgets or (self.catalog is not None and self._upstream.cut()):
             await self._forget_everything("contact was lost with the server, which may begin anew")
 
     @property

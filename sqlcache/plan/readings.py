@@ -67,19 +67,19 @@ class Readings:
             pause_s = _RETRY_S if lasted else min(2 * pause_s, _LONGEST_RETRY_S)
 
     async def _lasts(self, pause_s: float) -> bool:
-        """Returns after a pause, when everything is to be read again: whether it was not right away
-        then. At once where contact is lost: others, who begin now, do not know what there was."""
+        """Returns after a pause, when everything is to be read again: whether all was well for
+        long. At once where contact is lost: others, who begin now, do not know what there was."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._refresh_s
+        began = loop.time()
         await asyncio.sleep(min(pause_s, self._refresh_s))
-        if self.trouble is not None or self._cut():
+        if self.trouble is not None:
             return False
         while not self._cut():
-            left_s = until - loop.time()
+            left_s = began + self._refresh_s - loop.time()
             if left_s <= 0:
-                break
+                return True
             await asyncio.sleep(min(left_s, _LOOK_S))
-        return True
+        return loop.time() - began > _LONGEST_RETRY_S
 
     async def of(self, scope: Scope, has_come: Callable[[], bool] = lambda: False) -> bool:
         """Reads what is in a scope, in a reading that begins after this call; whether it could.
