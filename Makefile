@@ -66,7 +66,7 @@ image: $(BIN)/python image-packages
 	docker/build-image $(IMAGE_FLAGS)
 
 image-test: dev image
-	SQLCACHE_TEST_IMAGE=required $(BIN)/python -m pytest $(addprefix tests/docker/,test_image.py test_compose.py)
+	TEST_IMAGE=required $(BIN)/python -m pytest $(addprefix tests/docker/,test_image.py test_compose.py)
 
 bare:
 	@$(PACKAGES) debootstrap

@@ -1,7 +1,7 @@
 """The compose files are what Docker Compose takes, agree with all that they name, and do what they
 promise: run by hand, in their order and with their settings, they give a page that was a hit.
 
-sqlcache runs as it is in the checkout, or from the built image where SQLCACHE_TEST_IMAGE=required,
+sqlcache runs as it is in the checkout, or from the built image where TEST_IMAGE=required,
 as `make image-test` has it.
 """
 
@@ -244,7 +244,7 @@ def sql_server(tmp_path: Path) -> PrivateSqlServer:
 @pytest.fixture
 def image(tmp_path: Path) -> Image | None:
     """The built one, where the tests are about that."""
-    if os.environ.get("SQLCACHE_TEST_IMAGE") != "required":
+    if os.environ.get("TEST_IMAGE") != "required":
         return None
     return Image.unpack(ARCHIVE, tmp_path / "image")
 

@@ -1,7 +1,7 @@
 """The image that `make image` made: what is in it, and that its own entry point keeps what the
 documents promise of a container.
 
-Skipped where there is no image of this checkout; SQLCACHE_TEST_IMAGE=required, as `make image-test`
+Skipped where there is no image of this checkout; TEST_IMAGE=required, as `make image-test`
 has it, makes that a failure.
 """
 
@@ -44,7 +44,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     try:
         return Image.unpack(ARCHIVE, tmp_path_factory.mktemp("image"))
     except ImageMissing as missing:
-        if os.environ.get("SQLCACHE_TEST_IMAGE") == "required":
+        if os.environ.get("TEST_IMAGE") == "required":
             raise
         pytest.skip(str(missing))
 

@@ -847,7 +847,7 @@ class TestTheServer:
             for _ in range(5):
                 assert client.read("SELECT * FROM t") == ((1, 1), (2, 2))
             assert client.count("sqlcache_hits_total") == hits
-            assert "log_bin" in served.readiness()["warnings"]["binlog"]
+            until(lambda: "log_bin" in served.readiness()["warnings"]["binlog"])
             assert served.metrics()['sqlcache_bypasses_total{reason="binlog lags"}'] == 5
 
 
