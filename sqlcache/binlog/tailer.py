@@ -196,7 +196,6 @@ class Tailer:
         self._lag.begin_connection()
         self._reading.hindsight.begin_connection()
         if cause:
-            self._unsettled.clear()  # another server has none of it, and would never tell
             self._transactions, self._reading = Transactions(), Reading()
         self._transactions.resume(known.place)
         await source.begin(known.place, self._longest_bytes)
@@ -221,6 +220,7 @@ class Tailer:
         owned = await source.owned()
         self._metrics.binlog_gaps += 1
         log.warning("the binary log is followed from its end cause=%s", cause)
+        self._unsettled.clear()  # another server has none of it, and would never tell
         await self._forget_everything(cause)
         if not source.tells_what_is_seen:
             changes = [Change(everything=cause, commit=each) for each in (None, *owned)]

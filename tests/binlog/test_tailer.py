@@ -240,10 +240,11 @@ async def test_what_is_bumped_again_is_read_as_such() -> None:
     assert read == [(True, [ROOT])]
 
 
-async def test_behind_a_gap_nothing_is_known_of_temporary_tables(
+async def test_behind_a_gap_nothing_is_known_of_what_was_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Those of a session of that number are others on another server."""
+    """Temporary tables of a session of that number are others on another server, and that never
+    tells when what was logged before can be seen."""
 
     async def begins_there(*_: object) -> None:
         pass
@@ -252,6 +253,7 @@ async def test_behind_a_gap_nothing_is_known_of_temporary_tables(
     tailer = await followed(known)
     monkeypatch.setattr(tailer._bookmark, "begin", lambda *_, **__: None)
     of_before = tailer._reading
+    tailer._unsettled.add([Change()], known, tells=True)
 
     async def owned() -> list[Commit]:
         return []
@@ -261,8 +263,10 @@ async def test_behind_a_gap_nothing_is_known_of_temporary_tables(
     )
     await tailer._begin(source, known, "")
     assert tailer._reading is of_before
+    assert tailer._unsettled.whence(None) is known
     await tailer._begin(source, known, "the server is another one")
     assert tailer._reading.temporary is not of_before.temporary
+    assert tailer._unsettled.whence(None) is None
 
 
 async def test_it_ends_with_what_bumps_changes_again(monkeypatch: pytest.MonkeyPatch) -> None:

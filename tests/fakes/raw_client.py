@@ -79,9 +79,7 @@ class RawClient:
         """A session. With caching_sha2_password the server must remember the password already."""
         client = cls(address)
         client.read_greeting()
-        answer = client.response(user, password, schema, capabilities, collation)
-        client.send(packets_of(answer, 1))
-        client.authenticate(password)
+        client.log_in(user, password, schema, capabilities, collation=collation)
         return client
 
     def __enter__(self) -> Self:
@@ -155,10 +153,18 @@ class RawClient:
         return head + body + self.plugin.encode() + b"\0"
 
     def log_in(
-        self, user: str, password: str, schema: str, capabilities: int, sequence: int = 1
+        self,
+        user: str | bytes,
+        password: str,
+        schema: str,
+        capabilities: int,
+        sequence: int = 1,
+        *,
+        collation: int = COLLATION,
     ) -> bytes:
         """Answers the greeting, and what the server asks then; returns the OK's payload."""
-        self.send(packets_of(self.response(user, password, schema, capabilities), sequence))
+        answer = self.response(user, password, schema, capabilities, collation)
+        self.send(packets_of(answer, sequence))
         return self.authenticate(password)
 
     def authenticate(self, password: str) -> bytes:

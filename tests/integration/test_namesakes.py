@@ -122,28 +122,34 @@ def test_who_came_by_another_address_than_sqlcache_itself_is_another(
         read_by_who_may(relay)
 
 
-def test_who_comes_by_a_socket_is_another_though_both_hosts_have_one_name(
-    upstream: PrivateSqlServer, tmp_path: Path, memcached: PrivateMemcached, proxy: ProxyFactory
+@pytest.mark.parametrize(
+    ("accounts", "options"),
+    [
+        pytest.param(
+            # The server looks up names, and calls 127.0.0.1 localhost, as it calls its socket.
+            "CREATE USER u@127.0.0.1 IDENTIFIED BY 'p', u@'%' IDENTIFIED BY 'p';"
+            "GRANT SELECT ON shop.* TO u@127.0.0.1",
+            (),
+            id="two accounts, though both hosts have one name",
+        ),
+        pytest.param(
+            "CREATE USER u@'%' IDENTIFIED BY 'p';"
+            "INSERT INTO mysql.db (Host, Db, User, Select_priv)"
+            " VALUES ('127.0.0.1', 'shop', 'u', 'Y'); FLUSH PRIVILEGES",
+            ("--skip-name-resolve",),
+            id="one account with rights for one host",
+        ),
+    ],
+)
+def test_who_comes_by_a_socket_may_do_something_else(
+    upstream: PrivateSqlServer,
+    tmp_path: Path,
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+    accounts: str,
+    options: tuple[str, ...],
 ) -> None:
-    """The server looks up names, and calls 127.0.0.1 localhost, as it calls its socket."""
-    accounts = (
-        "CREATE USER u@127.0.0.1 IDENTIFIED BY 'p', u@'%' IDENTIFIED BY 'p';"
-        "GRANT SELECT ON shop.* TO u@127.0.0.1"
-    )
-    with started(upstream, tmp_path, accounts) as server:
-        log_in_directly(server)
-        read_by_who_may(proxy(server, memcached))
-        is_denied(proxy(by_socket(server), memcached))
-
-
-def test_one_account_may_have_rights_for_one_host(
-    upstream: PrivateSqlServer, tmp_path: Path, memcached: PrivateMemcached, proxy: ProxyFactory
-) -> None:
-    accounts = (
-        "CREATE USER u@'%' IDENTIFIED BY 'p'; INSERT INTO mysql.db (Host, Db, User, Select_priv)"
-        " VALUES ('127.0.0.1', 'shop', 'u', 'Y'); FLUSH PRIVILEGES"
-    )
-    with started(upstream, tmp_path, accounts, "--skip-name-resolve") as server:
+    with started(upstream, tmp_path, accounts, *options) as server:
         log_in_directly(server)
         read_by_who_may(proxy(server, memcached))
         is_denied(proxy(by_socket(server), memcached))

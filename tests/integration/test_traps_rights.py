@@ -161,6 +161,28 @@ def test_trap_10_who_comes_back_to_a_schema_has_its_rights_read_anew(
         """)
 
 
+def compare_rights_behind(world: World, made: str, goes: str, before: str) -> None:
+    """Fails unless who has lost rights on the default schema, but in the session, has as many as
+    directly behind a statement. What is `made` may lead to another schema, and `before` is what was
+    said before."""
+    made = f"{MAKE}; {USER}; CREATE DATABASE {{db}}_o; {made}"
+    world.compare(f"""
+        a  {made}
+        a  GRANT SELECT ON {{db}}.* TO '{{user}}'@'%'
+        b  .login {{user}} {{db}}
+        b  {before.format(goes=goes)}
+        b  {before.format(goes=goes)}
+        b  {before.format(goes=goes)}
+        b  SELECT v FROM t
+        a  REVOKE SELECT ON {{db}}.* FROM '{{user}}'@'%'
+        b  SELECT v FROM t
+        b  SELECT v FROM t
+        b  {goes}
+        b  SELECT v FROM t
+        b  SELECT v FROM t
+    """)
+
+
 @pytest.mark.parametrize(
     "goes",
     [
@@ -180,31 +202,20 @@ def test_trap_10_who_opens_a_view_of_another_schema_has_its_rights_read_anew(
     world: World, goes: str, before: str
 ) -> None:
     """By MariaDB, which goes there to read the view's text."""
-    world.compare(f"""
-        a  {MAKE}; {USER}; CREATE DATABASE {{db}}_o; CREATE TABLE {{db}}_o.t (v INT)
-        a  CREATE SQL SECURITY INVOKER VIEW {{db}}_o.w AS SELECT v FROM {{db}}_o.t
-        a  CREATE VIEW nested AS SELECT v FROM {{db}}_o.w
-        a  CREATE VIEW own AS SELECT v FROM {{db}}_o.t
-        a  CREATE TABLE fires (v INT)
-        a  CREATE TRIGGER fired AFTER INSERT ON fires FOR EACH ROW
-           SET @x = (SELECT COUNT(*) FROM {{db}}_o.w)
-        a  GRANT SELECT ON {{db}}.nested TO '{{user}}'@'%'
-        a  GRANT SELECT ON {{db}}.own TO '{{user}}'@'%'
-        a  GRANT INSERT ON {{db}}.fires TO '{{user}}'@'%'
-        a  GRANT SELECT, INSERT ON {{db}}_o.* TO '{{user}}'@'%'
-        a  GRANT SELECT ON {{db}}.* TO '{{user}}'@'%'
-        b  .login {{user}} {{db}}
-        b  {before.format(goes=goes)}
-        b  {before.format(goes=goes)}
-        b  {before.format(goes=goes)}
-        b  SELECT v FROM t
-        a  REVOKE SELECT ON {{db}}.* FROM '{{user}}'@'%'
-        b  SELECT v FROM t
-        b  SELECT v FROM t
-        b  {goes}
-        b  SELECT v FROM t
-        b  SELECT v FROM t
-    """)
+    made = (
+        "CREATE TABLE {db}_o.t (v INT);"
+        " CREATE SQL SECURITY INVOKER VIEW {db}_o.w AS SELECT v FROM {db}_o.t;"
+        " CREATE VIEW nested AS SELECT v FROM {db}_o.w;"
+        " CREATE VIEW own AS SELECT v FROM {db}_o.t;"
+        " CREATE TABLE fires (v INT);"
+        " CREATE TRIGGER fired AFTER INSERT ON fires FOR EACH ROW"
+        " SET @x = (SELECT COUNT(*) FROM {db}_o.w);"
+        " GRANT SELECT ON {db}.nested TO '{user}'@'%';"
+        " GRANT SELECT ON {db}.own TO '{user}'@'%';"
+        " GRANT INSERT ON {db}.fires TO '{user}'@'%';"
+        " GRANT SELECT, INSERT ON {db}_o.* TO '{user}'@'%'"
+    )
+    compare_rights_behind(world, made, goes, before)
 
 
 @pytest.mark.parametrize(
@@ -215,26 +226,13 @@ def test_trap_10_who_fires_a_trigger_of_another_schema_has_its_rights_read_anew(
     world: World, goes: str, before: str
 ) -> None:
     """Where that is run as the very account that the session has."""
-    world.compare(f"""
-        a  {MAKE}; {USER}; CREATE DATABASE {{db}}_o; CREATE TABLE {{db}}_o.fires (v INT)
-        a  CREATE VIEW v AS SELECT v FROM {{db}}_o.fires
-        a  GRANT SELECT, INSERT ON {{db}}.v TO '{{user}}'@'%'
-        a  GRANT ALL ON {{db}}_o.* TO '{{user}}'@'%'
-        a  CREATE DEFINER = '{{user}}'@'%' TRIGGER {{db}}_o.fired BEFORE INSERT ON {{db}}_o.fires
-           FOR EACH ROW SET NEW.v = 2
-        a  GRANT SELECT ON {{db}}.* TO '{{user}}'@'%'
-        b  .login {{user}} {{db}}
-        b  {before.format(goes=goes)}
-        b  {before.format(goes=goes)}
-        b  {before.format(goes=goes)}
-        b  SELECT v FROM t
-        a  REVOKE SELECT ON {{db}}.* FROM '{{user}}'@'%'
-        b  SELECT v FROM t
-        b  SELECT v FROM t
-        b  {goes}
-        b  SELECT v FROM t
-        b  SELECT v FROM t
-    """)
+    made = (
+        "CREATE TABLE {db}_o.fires (v INT); CREATE VIEW v AS SELECT v FROM {db}_o.fires;"
+        " GRANT SELECT, INSERT ON {db}.v TO '{user}'@'%'; GRANT ALL ON {db}_o.* TO '{user}'@'%';"
+        " CREATE DEFINER = '{user}'@'%' TRIGGER {db}_o.fired BEFORE INSERT ON {db}_o.fires"
+        " FOR EACH ROW SET NEW.v = 2"
+    )
+    compare_rights_behind(world, made, goes, before)
 
 
 @pytest.mark.parametrize("right", ["SELECT", "SELECT (v)"])
