@@ -1,5 +1,6 @@
 """What is kept of a catalog when it is read again."""
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -139,6 +140,35 @@ async def test_who_is_stopped_before_the_server_is_back_forgets_everything(
         monkeypatch.setattr(Tables, "cut", lambda _: is_cut)
         await planner.keeper.close()
         assert (await planner.keeper._engine.versions([ROOT]) != before) is is_cut
+
+
+async def test_who_is_stopped_while_everything_is_being_forgotten_forgets_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, plain_bump = asyncio.Event(), Engine.bump
+
+    async def bump(engine: Engine, tags: Iterable[Tag], *, cause: str) -> None:
+        if not begun.is_set():
+            begun.set()
+            await asyncio.get_running_loop().create_future()  # of a node that does not answer
+        await plain_bump(engine, tags, cause=cause)
+
+    async with planner_and_session() as (planner, _):
+        keeper, known = planner.keeper, planner.keeper.catalog
+        assert known is not None
+        other = replace(known.server, identity="another")
+
+        async def load(_: Tables) -> tuple[Catalog, Settings]:
+            return Catalog(replace(known.definitions, server=other), known.stored), GLOBALS
+
+        before = await keeper._engine.versions([ROOT])
+        monkeypatch.setattr(Tables, "load", load)
+        monkeypatch.setattr(Engine, "bump", bump)
+        reading = asyncio.ensure_future(keeper.refresh())
+        await begun.wait()
+        await keeper.close()
+        reading.cancel()
+        assert await keeper._engine.versions([ROOT]) != before
 
 
 async def test_what_ran_otherwise_than_it_was_sent_is_forgotten_before_and_after(
