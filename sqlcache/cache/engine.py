@@ -21,18 +21,17 @@ from sqlcache.cache.reach import Reach
 from sqlcache.cache.readers import Readers
 from sqlcache.cache.roster import Roster
 from sqlcache.cache.seals import Seal
+from sqlcache.cache.server_notes import ServerNotes
 from sqlcache.cache.shared_fences import SharedFences
 from sqlcache.cache.slots_in_use import SlotsInUse
 from sqlcache.cache.store import EntryStore
 from sqlcache.cache.tag_checks import TagChecks
-from sqlcache.cache.tag_logs import TagLogs
+from sqlcache.cache.tag_logs import Steps, TagLogs
 from sqlcache.cache.tag_sets import TagSets
-from sqlcache.cache.tags import ROOT
 from sqlcache.cache.windows import Windows
 from sqlcache.cache.worth import Worth
 from sqlcache.cache.writers import Writers
 from sqlcache.memcache.cluster import Cluster
-from sqlcache.memcache.protocol import meta_get, meta_set
 from sqlcache.metrics import Metrics
 from sqlcache.table_counts import Tables
 
@@ -161,6 +160,9 @@ class Engine(Readers, Writers):
             tables,
         )
         self._node_watch = NodeWatch(cluster, keyspace, fences, placement, metrics)
+        self._server_notes = ServerNotes(
+            cluster, keyspace, placement, fences, self.tell_of_everything
+        )
         self._roster = Roster(
             cluster,
             keyspace,
@@ -213,14 +215,6 @@ class Engine(Readers, Writers):
         sets = self._tag_sets.size_bytes + self._slots.size_bytes
         return sets + self._placement.size_bytes + self.tables.size_bytes
 
-    async def note_server(self, data_set: str, server: str) -> bool:
-        """Forgets everything if it was another server that had this data last, which may have had
-        more of it, or less; whether memcached could be asked."""
-        key = self._keyspace.server(data_set)
-        (reply,) = await self._cluster.ask([(key, meta_get(key))])
-        if reply is None:
-            return False
-        if reply[1] != server.encode():
-            await self.bump({ROOT}, cause="another server had the data set")
-            await self._cluster.ask([(key, meta_set(key, server.encode(), ttl_s=0))])
-        return True
+    async def answers_are_of(self, data_set: str, server: str) -> Steps:
+        """See `ServerNotes.see_to`."""
+        return await self._server_notes.see_to(data_set, server)

@@ -133,7 +133,7 @@ class Keyspace:
         return self._key(b"p", digest((entry_key, fill_id, b"%d" % number)))
 
     def server(self, data_set: str) -> bytes:
-        """The key of which server had a set of data last."""
+        """The key of which server had a set of data last; the same on each node."""
         return self._key(b"s", digest((data_set.encode(),)))
 
     def recorded(self, schema: str, table: str) -> bytes:

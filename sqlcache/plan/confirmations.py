@@ -74,7 +74,7 @@ class Confirmations:
         return (EVERYWHERE if "" in other else Scope(frozenset(other))) if other else None
 
     def _differs(self, tag: Tag, state: TagState) -> bool:
-        return self._keeper.versions.get(tag) != state.version
+        return self._keeper.versions.get(tag) != self._keeper.led_to(tag, state.version)
 
     async def catch_up(
         self, writes: WriteSet, asked: Iterable[Tag], states: Mapping[Tag, TagState]

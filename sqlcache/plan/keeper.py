@@ -95,8 +95,9 @@ class Keeper:
         """Whether reads may be answered from the cache at all."""
         self.held_up = False
         """Whether they are not, for a while, as they may be older than is allowed."""
-        self._forgets = False  # everything, and has not yet
-        self.readings = Readings(self._read, metrics, refresh_s=refresh_s, cut=upstream.cut)
+        self._forgets = ""  # everything, for this reason, and has not yet
+        self._asks_whose = False  # the answers are that are stored, and does not know yet
+        self.readings = Readings(self._read, metrics, refresh_s=refresh_s)
         """Of the catalog: who finds out that it is none of now has it read by these."""
         self.versions: Mapping[Tag, bytes | None] = {}
         """Those of the definitions that the catalog has, at present: it is right under them."""
@@ -121,8 +122,8 @@ class Keeper:
     def ready(self) -> bool:
         """Whether reads may be answered from the cache: it is on, and the catalog known, of the
         server that is there now."""
-        allowed = self.enabled and not (self.held_up or self.is_rewritten or self._forgets)
-        return allowed and self.has_catalog
+        holds = self.held_up or self.is_rewritten or self._forgets or self._asks_whose
+        return self.enabled and not holds and self.has_catalog
 
     @property
     def has_catalog(self) -> bool:
@@ -147,11 +148,11 @@ class Keeper:
         await self.readings.start()
 
     async def close(self) -> None:
-        """Stops reading it. Where the server may have crashed since, or everything was just to be
-        forgotten, that is done: nobody who begins now will know of it."""
+        """Stops reading it. Where everything was just to be forgotten, that is done: nobody who
+        begins now will know of it."""
         await self.readings.close()
-        if self._forgets or (self.catalog is not None and self._upstream.cut()):
-            await self._forget_everything("contact was lost with the server, which may begin anew")
+        if self._forgets:
+            await self._forget_everything(self._forgets)
 
     @property
     def trouble(self) -> str | None:
@@ -203,6 +204,7 @@ class Keeper:
         seen = await self._engine.versions([ROOT, *map(Tag, await self._schemas())])
         catalog, told = await self._upstream.load()
         server = catalog.server
+        self._asks_whose |= self._incarnation != server.incarnation
         self._incarnation = server.incarnation
         inherited = self._server.inherited(server, told)
         reset = inherited != self.globals.settings
@@ -214,20 +216,22 @@ class Keeper:
         why_everything = self._server.why_everything(before, server, around=around)
         if why_everything is not None:
             await self._forget_everything(why_everything)
+        for tag, (version, after) in (await self._server.note(server)).items():
+            self._steps[tag, version] = after
         if server.rewrites and not self.is_rewritten:
             log.warning("MySQL may run other statements than it is sent reason=%s", REWRITES)
         if reset:
             self.generation += 1
             self.globals = Globals(inherited)
         self._take(catalog, seen, unread, reset=reset)
-        self._forgets = self._is_late = False
+        self._forgets = ""
+        self._asks_whose = self._is_late = False
         self._server.tell_of_grants(server.lacks)
-        await self._server.note(server.identity)
 
     async def _forget_everything(self, why: str) -> None:
         """Before anything is a hit again. What is on a node that is away is passed by, and bumped
         when that is back."""
-        self._forgets = True
+        self._forgets = why
         with suppress(CacheUnavailable):
             await self._engine.bump({ROOT}, cause=why)
 
@@ -276,12 +280,14 @@ class Keeper:
 
     def _see(self, seen: Mapping[Tag, bytes | None], *, changed: bool) -> None:
         """These are the versions, or those that own definitions have made of them since."""
-        now = dict(seen)
-        for tag in now:
-            while (after := self._steps.get((tag, now[tag]))) is not None:
-                now[tag] = after
-        self.versions = now
+        self.versions = now = {tag: self.led_to(tag, version) for tag, version in seen.items()}
         self._engine.plan_under(now, changed=changed)
+
+    def led_to(self, tag: Tag, version: bytes | None) -> bytes | None:
+        """What this process's own steps have made of this version of a tag since."""
+        while (after := self._steps.get((tag, version))) is not None:
+            version = after
+        return version
 
     async def redefined(self, writes: WriteSet, steps: Steps) -> None:
         """Definitions were changed, and this process has told all by these steps of versions. What

@@ -15,25 +15,18 @@ log = logging.getLogger(__name__)
 _HOLDS_UP_S = 1.0
 _RETRY_S = 0.5
 _LONGEST_RETRY_S = 8.0
-_LOOK_S = 0.25
 
 
 class Readings:
     """Those of one process. `read` reads what is in a scope; it raises UpstreamError, and
-    CacheUnavailable. `cut`: whether what was read may be of a server that has ended."""
+    CacheUnavailable."""
 
     def __init__(
-        self,
-        read: Callable[[Scope], Awaitable[None]],
-        metrics: Metrics,
-        *,
-        refresh_s: float,
-        cut: Callable[[], bool],
+        self, read: Callable[[Scope], Awaitable[None]], metrics: Metrics, *, refresh_s: float
     ) -> None:
         self._read = read
         self._metrics = metrics
         self._refresh_s = refresh_s
-        self._cut = cut
         self._reading: asyncio.Task[bool] | None = None
         self._wanted: list[Scope] = []  # by those who wait for the next reading
         self._failed_at = float("-inf")
@@ -57,29 +50,15 @@ class Readings:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _keep_fresh(self) -> None:
-        pause_s = _RETRY_S
+        retry_s = _RETRY_S
         while True:
-            lasted = await self._lasts(pause_s)
+            failing = self.trouble is not None
+            await asyncio.sleep(min(retry_s, self._refresh_s) if failing else self._refresh_s)
             try:
                 await self.of(EVERYWHERE)
             except Exception:  # a fault of sqlcache's own; the next reading may go well
                 log.exception("catalog not read")
-            pause_s = _RETRY_S if lasted else min(2 * pause_s, _LONGEST_RETRY_S)
-
-    async def _lasts(self, pause_s: float) -> bool:
-        """Returns after a pause, when everything is to be read again: whether all was well for
-        long. At once where contact is lost: others, who begin now, do not know what there was."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        await asyncio.sleep(min(pause_s, self._refresh_s))
-        if self.trouble is not None:
-            return False
-        while not self._cut():
-            left_s = began + self._refresh_s - loop.time()
-            if left_s <= 0:
-                return True
-            await asyncio.sleep(min(left_s, _LOOK_S))
-        return loop.time() - began > _LONGEST_RETRY_S
+            retry_s = min(2 * retry_s, _LONGEST_RETRY_S) if failing else _RETRY_S
 
     async def of(self, scope: Scope, has_come: Callable[[], bool] = lambda: False) -> bool:
         """Reads what is in a scope, in a reading that begins after this call; whether it could.

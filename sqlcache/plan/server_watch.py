@@ -1,11 +1,10 @@
 """Whether the upstream is still the server that it was, and what its account may there."""
 
 import logging
-from contextlib import suppress
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.keys import digest
-from sqlcache.errors import CacheUnavailable
+from sqlcache.cache.tag_logs import Steps
 from sqlcache.metrics import Metrics
 from sqlcache.plan.variables import (
     NEW_SESSIONS_RIGHTS,
@@ -15,7 +14,7 @@ from sqlcache.plan.variables import (
     UNREADABLE_RIGHTS,
     Settings,
 )
-from sqlcache.sql.catalog.server import Incarnation, Server
+from sqlcache.sql.catalog.server import Server
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +30,6 @@ class ServerWatch:
         self._engine = engine
         self._metrics = metrics
         self._data_set = data_set
-        self._met: Incarnation | None = None
-        self._noted: str | None = None  # the server that memcached knows to have the data set
         self._rewrites = False  # see `Server.rewrites`
         self.lacks = ""
         """What the service account may not, see `Server.lacks`."""
@@ -43,30 +40,23 @@ class ServerWatch:
         granted = str(sorted(server.rights | server.grants)).encode("utf-8", "surrogatepass")
         # Of what may be megabytes: each session's fingerprint is made of it again and again.
         rights = digest([granted]).hex() if server.rights else UNREADABLE_RIGHTS
-        answers_of = self._data_set or server.identity
         several = "\0".join(["", *sorted(server.several_accounts), ""])
+        of = (SERVER, self._answers_of(server))
         come_as = ((PLACE, server.place), (SEVERAL_ACCOUNTS, several))
-        return (*globals_, (NEW_SESSIONS_RIGHTS, rights), (SERVER, answers_of), *come_as)
+        return (*globals_, (NEW_SESSIONS_RIGHTS, rights), of, *come_as)
 
     def why_everything(self, before: Server, server: Server, *, around: bool) -> str | None:
         """Why all that is stored may be out of date; None where it is not. To be asked once at each
         reading, of the server `before`. `around`: nobody has told of a change of rights since."""
         rewrote, self._rewrites = self._rewrites, server.rewrites
-        if self._is_another(server.incarnation):
-            return "the server is another one, or has begun anew"
         if rewrote != server.rewrites:  # a process that was there when it began may have ended
             return "the server runs other statements than those that it is sent, or did"
         regranted = (before.rights, before.grants) != (server.rights, server.grants)
         return "rights were changed around sqlcache" if around and regranted else None
 
-    def _is_another(self, server: Incarnation) -> bool:
-        """Whether it is not the one that was met last, or has begun anew since: what a crash has
-        lost of the last commits is not in the tables any more. If its host's clock was set, so that
-        it seems to have begun earlier or later, nobody knows."""
-        met = self._met
-        other = met is not None and not met.may_be(server)
-        self._met = server if met is None or other else met.seen_again(server)
-        return other
+    def _answers_of(self, server: Server) -> str:
+        """Whose answers are shared, by name."""
+        return self._data_set or server.identity
 
     def tell_of_grants(self, lacks: str) -> None:
         """What the service account may not, by now."""
@@ -78,13 +68,12 @@ class ServerWatch:
             else:
                 log.info("the service account lacks no right now")
 
-    async def note(self, server: str) -> None:
-        """Tells other processes, and those to come, which server has the data set."""
-        if self._data_set is not None and self._noted != server:
-            noted = False
-            with suppress(CacheUnavailable):
-                noted = await self._engine.note_server(self._data_set, server)
-            self._noted = server if noted else None
+    async def note(self, server: Server) -> Steps:
+        """Has the answers of others forgotten, which may have had more of the data, or less: also
+        those of this one from before it began anew, for a crash may have lost the last commits.
+        Tells other processes, and those to come, who it is. Returns the steps of definitions'
+        versions that were made so."""
+        return await self._engine.answers_are_of(self._answers_of(server), str(server.incarnation))
 
 
 def lacking(lacks: str) -> str:

@@ -18,7 +18,7 @@ from sqlcache.service.opening import Row, rows_of
 from sqlcache.service.own_logins import OwnLogins, close
 from sqlcache.settings import Settings
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.catalog.server import Incarnation, began_together
+from sqlcache.sql.catalog.server import Incarnation
 from sqlcache.sql.catalog_loader.load import (
     has_ended,
     load_catalog,
@@ -93,7 +93,7 @@ class ServiceConnection:
         self._one_at_a_time = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._lost = False  # since the whole catalog was read
-        self._began = (float("inf"), float("-inf"))  # the server that it was read from
+        self._began: int | None = None  # the server that it was read from
 
     async def load(self) -> tuple[Catalog, Globals]:
         async with self._asking(anew=True) as connection:
@@ -161,9 +161,7 @@ class ServiceConnection:
             try:
                 async with asyncio.timeout(_ANSWERS_S):
                     which = await rows_of(connection, WHICH_SERVER)
-                    runs_on = which == self._server and began_together(
-                        self._began, await began(connection)
-                    )
+                    runs_on = which == self._server and await began(connection) == self._began
             finally:
                 if not runs_on:
                     close(connection)

@@ -18,7 +18,7 @@ class Held:
     def __init__(self) -> None:
         self.begun: list[Scope] = []
         self.may_end = asyncio.Event()
-        self.readings = Readings(self._load, Metrics(), refresh_s=3_600, cut=lambda: False)
+        self.readings = Readings(self._load, Metrics(), refresh_s=3_600)
 
     async def _load(self, scope: Scope) -> None:
         self.begun.append(scope)
@@ -79,30 +79,10 @@ async def test_it_is_read_again_and_again_whatever_became_of_it(
         if read == 4:
             enough.set()
 
-    under_test = Readings(load, Metrics(), refresh_s=0.001, cut=lambda: False)
+    under_test = Readings(load, Metrics(), refresh_s=0.001)
     await under_test.start()
     async with asyncio.timeout(20):
         await enough.wait()
-    await under_test.close()
-
-
-async def test_it_is_read_anew_soon_where_contact_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But less and less often where that helps for no time."""
-    monkeypatch.setattr(readings, "_RETRY_S", 0.001)
-    is_cut, read = False, asyncio.Queue[float]()
-
-    async def load(_: Scope) -> None:
-        read.put_nowait(asyncio.get_running_loop().time())
-
-    under_test = Readings(load, Metrics(), refresh_s=3_600, cut=lambda: is_cut)
-    await under_test.start()
-    await read.get()
-    await asyncio.sleep(0.05)
-    assert read.empty()
-    is_cut = True
-    async with asyncio.timeout(20):
-        at = [await read.get() for _ in range(6)]
-    assert at[-1] - at[0] > 0.015
     await under_test.close()
 
 

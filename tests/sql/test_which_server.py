@@ -1,9 +1,12 @@
 """What tells a server from all others, and when it began."""
 
+import time
 from typing import Any
 
 import pytest
 
+from sqlcache.demo.servers import PrivateSqlServer
+from sqlcache.driver import aiomysql
 from sqlcache.sql.catalog_loader import server as module
 from sqlcache.sql.catalog_loader.server import identity_of
 
@@ -36,17 +39,32 @@ def test_of_mysql_its_uuid_is() -> None:
     assert identity_of(moved.items()) == identity_of(MYSQL.items()) == MYSQL["server_uuid"]
 
 
-@pytest.mark.parametrize("uptime_s", [0, 3, 86_400, -7_199])
-async def test_when_it_began_is_told_by_a_clock_that_goes_on_while_the_host_sleeps(
-    uptime_s: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("age_s", [0, 3, 86_400, -7_199])
+async def test_when_it_began_stays_the_same_whatever_its_clock_is_set_to(
+    age_s: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of one whose clock was set back since it is told in 64 bits without a sign."""
-    clock = iter([500.0, 500.25])
-    monkeypatch.setattr(module, "boot_clock", lambda: next(clock))
+    """An age that is less than none is told in 64 bits without a sign."""
 
-    async def rows_of(connection: object, query: str) -> list[tuple[str, str]]:
-        return [("Uptime", str(uptime_s % (1 << 64)))]
+    async def rows_of(connection: object, query: str) -> list[tuple[int, str]]:
+        return [(1_000_000 + age_s, str(age_s % (1 << 64)))]
 
     monkeypatch.setattr(module, "rows_of", rows_of)
     nobody: Any = None
-    assert await module.began(nobody) == (499 - uptime_s, 500.25 - uptime_s)
+    assert await module.began(nobody) == 1_000_000
+
+
+async def test_servers_tell_when_they_began(upstream: PrivateSqlServer) -> None:
+    """The same at any moment, and by any clock of the session."""
+    connection = await aiomysql.connect(
+        host=upstream.host, port=upstream.port, user=upstream.user, password=upstream.password
+    )
+    seen = set[int]()
+    until = time.monotonic() + 1.2
+    while time.monotonic() < until:
+        seen.add(await module.began(connection))
+    async with connection.cursor() as cursor:
+        await cursor.execute("SET timestamp = 1000")
+    seen.add(await module.began(connection))
+    connection.close()
+    (began,) = seen
+    assert 0 <= time.time() - began < 86_400

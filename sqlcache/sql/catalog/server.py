@@ -22,36 +22,20 @@ the server's own or very seldom changed, so a change of anything there is one of
 OPEN_SCHEMAS = LEADING_SCHEMAS - {"mysql"}
 """Those of them where people may make anything; on some servers these are names like others."""
 
-CLOCKS_DIFFER_S = 1.0
-"""In the time between two looks at when a server began: the host's, and its own."""
-
 _ASCII_LOWERED = str.maketrans(ascii_uppercase, ascii_lowercase)
 _TOO_LONG = 65  # characters, for a name
 _BEYOND_UTF8MB3 = re.compile("[\U00010000-\U0010ffff]")
 
 
 class Incarnation(NamedTuple):
-    """A server from one start to the next. `began`: between which times that was."""
+    """A server from one start to the next. `began`: when, in whole seconds by the clock that it had
+    then; it counts its age from there on, so that this stays the same though its clock is set."""
 
     identity: str
-    began: tuple[float, float]
+    began: int
 
-    def may_be(self, other: "Incarnation") -> bool:
-        """Whether it is this one, looked at another time."""
-        return self.identity == other.identity and began_together(self.began, other.began)
-
-    def seen_again(self, other: "Incarnation") -> "Incarnation":
-        """The same, by what both looks at it say. An answer that came late says little: of it no
-        more is taken than that clocks may have drifted since."""
-        (first, last), (earliest, latest) = self.began, other.began
-        if earliest > last or latest < first:
-            first, last = first - CLOCKS_DIFFER_S, last + CLOCKS_DIFFER_S
-        return Incarnation(self.identity, (max(first, earliest), min(last, latest)))
-
-
-def began_together(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    """Whether two ranges of start times overlap, within CLOCKS_DIFFER_S."""
-    return one[0] <= other[1] + CLOCKS_DIFFER_S and other[0] <= one[1] + CLOCKS_DIFFER_S
+    def __str__(self) -> str:
+        return f"{self.identity} {self.began}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +60,7 @@ class Server:
     `lowered` are those characters of names, but ASCII's, that it takes for others, if it tells so:
     by its own rules, which know of fewer letters than Python's.
 
-    `began` is between which times it began its work. `tells_commits`: it tells sessions, where they
+    `began`: see `Incarnation`. `tells_commits`: it tells sessions, where they
     ask for that, what their commits are called. `tells_columns`: the columns of tables are among
     what is known. `rewrites`: it may run other statements than those that it is sent.
     """
@@ -96,7 +80,7 @@ class Server:
     place: str = ""
     several_accounts: frozenset[str] = frozenset()
     lowered: Mapping[int, str] | None = field(default=None, compare=False)
-    began: tuple[float, float] = field(default=(0, 0), compare=False)
+    began: int = field(default=0, compare=False)
     tells_commits: bool = field(default=False, compare=False)
     tells_columns: bool = field(default=True, compare=False)
     rewrites: bool = False

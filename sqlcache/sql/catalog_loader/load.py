@@ -91,7 +91,7 @@ async def has_ended(own: aiomysql.Connection, connection: int, server: Incarnati
     Raises: UpstreamError where one's own is lost.
     """
     try:
-        if not server.may_be(await incarnation(own)):
+        if server != await incarnation(own):
             return False
         sees_all = await rows_of(own, _FOR_WHO_HAS_PROCESS)
         listed = await rows_of(own, f"{_CONNECTIONS} WHERE ID IN ({own.thread_id()}, {connection})")

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Final, NamedTuple
 
-from sqlcache.boot_clock import boot_clock
 from sqlcache.driver import aiomysql
 from sqlcache.service.opening import Row, rows_of
 from sqlcache.sql.catalog.server import Flavour, Incarnation, Server
@@ -46,7 +45,11 @@ _CALLED_UTF8MB3: Final[Mapping[Flavour, tuple[int, ...]]] = {
 }
 """The first versions whose collations of that character set are called by its name."""
 
-_UPTIME = "SHOW GLOBAL STATUS LIKE 'Uptime'"
+_AGE = (  # both by one reading of the server's clock
+    "SELECT UNIX_TIMESTAMP(), VARIABLE_VALUE"
+    " FROM /*!80000 performance_schema *//*M!100000 information_schema */.global_status"
+    " WHERE VARIABLE_NAME = 'Uptime'"
+)
 
 _REWRITING_RULES = "SHOW GLOBAL STATUS LIKE 'Rewriter_number_loaded_rules'"
 """Those of MySQL's plugin Rewriter."""
@@ -201,15 +204,13 @@ async def _rewrites(connection: aiomysql.Connection, server: Mapping[str, str]) 
     return not rules or int(rules[0][1]) > 0
 
 
-async def began(connection: aiomysql.Connection) -> tuple[float, float]:
-    """Between which times, by a clock of this host that nobody sets, the server began its work. It
-    counts by the clock that its own host has set: these are others when that is set."""
-    asked_at = boot_clock()
-    ((_, told),) = await rows_of(connection, _UPTIME)
-    uptime_s = int(told)
-    if uptime_s >= 1 << 63:  # it began at a time that is still to come
-        uptime_s -= 1 << 64
-    return asked_at - uptime_s - 1, boot_clock() - uptime_s
+async def began(connection: aiomysql.Connection) -> int:
+    """See `Incarnation`."""
+    ((now, told),) = await rows_of(connection, _AGE)
+    age_s = int(told)
+    if age_s >= 1 << 63:  # its clock was set to a time before its beginning
+        age_s -= 1 << 64
+    return int(now) - age_s
 
 
 async def _shown(
