@@ -153,3 +153,18 @@ def test_who_comes_by_a_socket_may_do_something_else(
         log_in_directly(server)
         read_by_who_may(proxy(server, memcached))
         is_denied(proxy(by_socket(server), memcached))
+
+
+def test_who_is_taken_for_another_has_his_rights_by_where_he_comes_from_himself(
+    mysql: PrivateSqlServer, tmp_path: Path, memcached: PrivateMemcached, proxy: ProxyFactory
+) -> None:
+    accounts = (
+        "CREATE USER u IDENTIFIED WITH sha256_password BY 'p';"
+        "CREATE USER dev@'%' IDENTIFIED BY 'x', dev@127.0.0.1 IDENTIFIED BY 'x';"
+        "GRANT SELECT ON shop.* TO dev@127.0.0.1; GRANT PROXY ON dev@'%' TO u;"
+        "SET GLOBAL check_proxy_users = ON, GLOBAL sha256_password_proxy_users = ON"
+    )
+    with started(mysql, tmp_path, accounts, "--skip-name-resolve") as server:
+        log_in_directly(server)
+        read_by_who_may(proxy(server, memcached))
+        is_denied(proxy(by_socket(server), memcached))

@@ -767,7 +767,6 @@ async def test_the_catalog_of_a_server_whose_own_account_is_gone_can_be_read(
         ("tables_priv", {"Db": "shop", "Table_name": "t"}),
         ("columns_priv", {"Db": "shop", "Table_name": "t", "Column_name": "v"}),
         ("procs_priv", {"Db": "shop", "Routine_name": "p", "Routine_type": "PROCEDURE"}),
-        ("proxies_priv", {"Proxied_host": "%", "Proxied_user": "other"}),
     ],
 )
 async def test_a_row_of_rights_for_another_host_makes_several_accounts_of_one(
@@ -793,6 +792,24 @@ async def test_a_row_of_rights_for_another_host_makes_several_accounts_of_one(
         assert "" not in await several("%", "")
     finally:
         upstream.sql(f"DROP USER {user}@'%', {like_most}@'%'")
+
+
+async def test_whoever_may_be_taken_for_another_counts_as_several_accounts(
+    upstream: PrivateSqlServer, service: aiomysql.Connection
+) -> None:
+    """Also where nobody in particular may."""
+    one, other = (f"u_{secrets.token_hex(4)}" for _ in range(2))
+    upstream.sql(f"CREATE USER {one}@'%', {other}@'%'; GRANT PROXY ON {other}@'%' TO {one}@'%'")
+    try:
+        assert {one, other, ""} & (await load_catalog(service)).server.several_accounts == {one}
+        upstream.sql(
+            "INSERT INTO mysql.proxies_priv (Host, User, Proxied_host, Proxied_user)"
+            f" VALUES ('%', '', '%', '{other}')"
+        )
+        assert "" in (await load_catalog(service)).server.several_accounts
+    finally:
+        upstream.sql("DELETE FROM mysql.proxies_priv WHERE Host = '%' AND User = ''")
+        upstream.sql(f"DROP USER {one}@'%', {other}@'%'")
 
 
 async def test_who_has_no_name_may_come_from_hosts_without_one(

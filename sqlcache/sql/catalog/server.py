@@ -54,8 +54,9 @@ class Server:
     default one, through views of another account or by its roles; `grants` when any session may
     have others on single tables, columns and routines. `place` is the host from which it sees
     sqlcache come, and `several_accounts` are the names that are those of accounts for several
-    hosts, or of one that has rights for other hosts than its own: what somebody may depends on
-    that; "" where an account or rights of some hosts have no name, and may be anybody's.
+    hosts, or of one that has rights for other hosts than its own, or may be taken for another:
+    what somebody may depends on that; "" where an account or rights of some hosts have no name,
+    and may be anybody's.
 
     `lowered` are those characters of names, but ASCII's, that it takes for others, if it tells so:
     by its own rules, which know of fewer letters than Python's.

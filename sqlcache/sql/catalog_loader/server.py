@@ -71,7 +71,7 @@ _GRANTS = ("CHECKSUM TABLE mysql.tables_priv, mysql.columns_priv, mysql.procs_pr
 
 _PLACE = "SELECT SUBSTRING_INDEX(USER(), '@', -1)"
 
-_HAVE_HOSTS = ("db", "tables_priv", "columns_priv", "procs_priv", "proxies_priv")
+_HAVE_HOSTS = ("db", "tables_priv", "columns_priv", "procs_priv")
 """Whose rows the server looks up by where somebody comes from, whatever host his account is for. A
 GRANT writes the account's there, but not who writes rows himself."""
 _SEVERAL_ACCOUNTS = (
@@ -82,6 +82,8 @@ _SEVERAL_ACCOUNTS = (
         for each in _HAVE_HOSTS
     )
     + ") AS named GROUP BY User HAVING COUNT(*) > 1 OR User = ''"
+    # Who may be taken for another has his rights, for the host that he himself comes from.
+    " UNION SELECT User FROM mysql.proxies_priv"
 )
 _HAS_ACCOUNTS_IN_A_VIEW = (10, 4)
 """The first version of MariaDB in which `mysql.user` is one, which fails without its definer."""
