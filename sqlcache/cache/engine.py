@@ -21,7 +21,7 @@ from sqlcache.cache.reach import Reach
 from sqlcache.cache.readers import Readers
 from sqlcache.cache.roster import Roster
 from sqlcache.cache.seals import Seal
-from sqlcache.cache.server_notes import ServerNotes
+from sqlcache.cache.server_notes import Origin, ServerNotes
 from sqlcache.cache.shared_fences import SharedFences
 from sqlcache.cache.slots_in_use import SlotsInUse
 from sqlcache.cache.store import EntryStore
@@ -159,9 +159,11 @@ class Engine(Readers, Writers):
             metrics,
             tables,
         )
-        self._node_watch = NodeWatch(cluster, keyspace, fences, placement, metrics)
         self._server_notes = ServerNotes(
             cluster, keyspace, placement, fences, self.tell_of_everything
+        )
+        self._node_watch = NodeWatch(
+            cluster, keyspace, fences, placement, metrics, self._server_notes.agrees
         )
         self._roster = Roster(
             cluster,
@@ -215,6 +217,6 @@ class Engine(Readers, Writers):
         sets = self._tag_sets.size_bytes + self._slots.size_bytes
         return sets + self._placement.size_bytes + self.tables.size_bytes
 
-    async def answers_are_of(self, data_set: str, server: str) -> Steps:
+    async def answers_are_of(self, origin: Origin) -> Steps:
         """See `ServerNotes.see_to`."""
-        return await self._server_notes.see_to(data_set, server)
+        return await self._server_notes.see_to(origin)

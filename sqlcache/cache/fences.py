@@ -318,9 +318,11 @@ class Fences:
             log.exception("not known whether a write is over")
             return False
 
-    async def renew_version(self, tag: Tag) -> bool:
-        """Gives a tag a new version if its node can be reached now; whether it could."""
-        return not (await self._reach.append([tag], lambda _: version_record(fresh_id()))).unreached
+    async def renew_version(self, tag: Tag, steps: Steps | None = None) -> bool:
+        """Gives a tag a new version if its node can be reached now; whether it could. The `steps`
+        that are made so are added to those."""
+        told = await self._reach.append([tag], lambda _: version_record(fresh_id()), steps)
+        return not told.unreached
 
     def count(self, tags: Collection[Tag], unreached: Collection[Tag] = ()) -> None:
         """These tags have got new versions, but for those that are unreached."""

@@ -22,7 +22,7 @@ To disown a node is to give that copy a new version: everything that hangs on it
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from enum import Enum
 from functools import partial
 from typing import Protocol
@@ -79,10 +79,14 @@ class NodeWatch:
         fences: Fences,
         placement: TagPlacement,
         metrics: Metrics,
+        agrees: Callable[[str], Awaitable[bool]],
     ) -> None:
+        """`agrees`: whether a node, as it is to be used from now on, has no answers of another
+        server."""
         self._cluster = cluster
         self._fences = fences
         self._metrics = metrics
+        self._agrees = agrees
         self._items = NodeItems(cluster, keyspace, placement, self._lost_memory)
         self._questions = NodeQuestions(self._items, fences)
         self._at_work: set[str] = set()
@@ -191,6 +195,8 @@ class NodeWatch:
         trusted = word is not Word.NONE and not health.recovered
         # Who does not trust it, and may go on without it, is to be asked by others from now on.
         if not await (self._join(name, seen) if trusted else self._items.enrol(name)):
+            return
+        if not await self._agrees(name):
             return
         health.doubted = word is Word.TOLD
         if not seen.remembers:

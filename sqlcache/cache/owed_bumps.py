@@ -42,6 +42,8 @@ class OwedBumps:
         self._metrics = metrics
         self._count = count
         self._owed: dict[Tag, _Owed] = {}
+        self.on_made: Callable[[Tag], None] = lambda _: None
+        """Is told of each that was made."""
 
     @property
     def tags(self) -> Set[Tag]:
@@ -84,6 +86,7 @@ class OwedBumps:
             if not told.unreached and owed.times == times:
                 del self._owed[tag]
                 self._count([tag])
+                self.on_made(tag)
                 self._metrics.pending_bumps = len(self._owed)
                 if not self._owed:
                     log.info("all pending bumps made")

@@ -1,22 +1,42 @@
 """Which server the answers on a node are from.
 
 Each node has a note of that, by which who starts knows of a server from before that nobody at work
-has met, as one that crashed and has lost its last commits. Who starts and finds another note on a
-node, or none, gives the root a new version there before he puts his own; so does who was there, on
-all nodes, whenever he meets another server than before.
+has met, as one that crashed and has lost its last commits.
+
+- Who finds another note on a node, or none, gives the root a new version there, and then puts his
+  own. Before that he has no hits from there; so a node that was away as he started is asked before
+  it is used.
+- Where another server stands in for one that was met, all nodes get a new version of the root,
+  whatever is noted: the one from before may come back as it was.
+- Who bumps a node later, as it was away, puts the note with that.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
 from sqlcache.cache.fences import Fences
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tag_logs import Steps
-from sqlcache.cache.tags import ROOT
+from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.errors import CacheUnavailable
 from sqlcache.memcache.cluster import Cluster
-from sqlcache.memcache.protocol import meta_get, meta_set
+from sqlcache.memcache.protocol import STORED, meta_get, meta_set
+
+
+class Origin(NamedTuple):
+    """Where answers are from: what shares them by this name, and of that the server that began at
+    this time."""
+
+    data_set: str
+    server: str
+    began: int
+
+    @property
+    def note(self) -> bytes:
+        """How it is noted."""
+        return f"{self.server} {self.began}".encode()
 
 
 class ServerNotes:
@@ -36,34 +56,87 @@ class ServerNotes:
         self._placement = placement
         self._fences = fences
         self._tell = tell
-        self._met: tuple[str, str] | None = None  # the last one that was seen to
+        self._met: Origin | None = None  # the last one that was seen to
+        self._unput: set[str] = set()  # nodes that may have another note than that
+        fences.owed.on_made = self._was_bumped
 
-    async def see_to(self, data_set: str, server: str) -> Steps:
+    async def see_to(self, now: Origin) -> Steps:
         """Returns when no node has answers of another server than this one, or of this one before
         it began anew, among those from this set of data; and the steps of the root's versions that
-        were made for that. A node that is away is left out, and bumped when it is back. To be
+        were made for that. A node that is away is left out, and seen to when it is back. To be
         called at each reading of the catalog: a note that is asked for is not evicted, and one that
         was lost is put back."""
-        met = self._met
-        is_new = met != (data_set, server)
-        key, note = self._keyspace.server(data_set), server.encode()
-        routes = {name: self._placement.root_key(name) for name in self._cluster.nodes}
-        replies = await self._cluster.ask([(route, meta_get(key)) for route in routes.values()])
-        found = dict(zip(routes, replies, strict=True))
-        reached = {name: reply[1] for name, reply in found.items() if reply is not None}
-        lacking = [name for name, noted in reached.items() if noted is None]
         steps: Steps = {}
-        if is_new:
-            lacking = [name for name, noted in reached.items() if noted != note]
-            others = lacking if met is None else list(reached)
-            if met is not None or any(reached[name] is not None for name in others):
-                self._tell("the server is another one, or has begun anew")
-            for name in found.keys() - reached.keys():
+        found = await self._found(now, self._cluster.nodes)
+        if now == self._met:
+            self._unput.update(name for name, note in found.items() if note is None)
+            await self._put(found.keys() & self._unput)
+            return steps
+        self._unput = {name for name in self._cluster.nodes if found.get(name) != now.note}
+        await self._forget(now, found, steps)
+        self._met = now
+        for name in self._cluster.nodes - found.keys():
+            if self._cluster.health_of(name).greeted:  # else it will be, and is seen to then
                 self._fences.owed.owe(ROOT.on(name))
-            with suppress(CacheUnavailable):  # what was not reached is owed
-                steps = await self._fences.bump(map(ROOT.on, others))
-        told = [name for name in lacking if ROOT.on(name) not in self._fences.owed.tags]
-        put = meta_set(key, note, ttl_s=0)
-        await self._cluster.ask([(routes[name], put) for name in told])
-        self._met = data_set, server
+        owed = {tag.node for tag in self._fences.owed.tags}
+        await self._put(found.keys() & self._unput - owed)
         return steps
+
+    async def _forget(self, now: Origin, found: Mapping[str, bytes | None], steps: Steps) -> None:
+        met = self._met
+        if met is not None and met[:2] != now[:2]:
+            others, blank = list(found), []
+        else:
+            others = [name for name, note in found.items() if note not in (now.note, None)]
+            blank = [name for name, note in found.items() if note is None]
+        for name in blank:
+            if not await self._fences.renew_version(ROOT.on(name), steps):
+                self._fences.owed.owe(ROOT.on(name))
+        if others:
+            self._tell("the server is another one, or has begun anew")
+            with suppress(CacheUnavailable):  # what was not reached is owed
+                steps |= await self._fences.bump(map(ROOT.on, others))
+
+    async def agrees(self, name: str) -> bool:
+        """Whether a node that is to be used from now on has answers of the server alone that was
+        seen to: it is seen to. False where it does not answer."""
+        while (met := self._met) is not None:
+            found = await self._found(met, [name])
+            if not found:
+                return False
+            if found[name] != met.note:
+                self._unput.add(name)
+                if not await self._fences.renew_version(ROOT.on(name)):
+                    return False
+                await self._put([name])
+            elif self._met == met:
+                self._unput.discard(name)
+            if self._met == met:  # else another was met meanwhile
+                return name not in self._unput
+        return True
+
+    async def _found(self, of: Origin, names: Iterable[str]) -> dict[str, bytes | None]:
+        """The notes on those of these nodes that answer."""
+        ask = meta_get(self._keyspace.server(of.data_set))
+        routes = {name: self._placement.root_key(name) for name in names}
+        replies = await self._cluster.ask([(route, ask) for route in routes.values()])
+        told = zip(routes, replies, strict=True)
+        return {name: reply[1] for name, reply in told if reply is not None}
+
+    async def _put(self, names: Iterable[str]) -> None:
+        if self._met is None:
+            return
+        put = meta_set(self._keyspace.server(self._met.data_set), self._met.note, ttl_s=0)
+        routes = {name: self._placement.root_key(name) for name in names}
+        replies = await self._cluster.ask([(route, put) for route in routes.values()])
+        for name, reply in zip(routes, replies, strict=True):
+            if reply is not None and reply[0] == STORED:
+                self._unput.discard(name)
+
+    def _was_bumped(self, tag: Tag) -> None:
+        """What was owed was made."""
+        met, name = self._met, tag.node
+        if met is None or tag != ROOT.on(name) or name not in self._unput:
+            return
+        put = meta_set(self._keyspace.server(met.data_set), met.note, ttl_s=0)
+        self._cluster.submit([(self._placement.root_key(name), put)], lambda _: None)

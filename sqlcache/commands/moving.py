@@ -118,6 +118,7 @@ class _Deployment:
         await self._check_stopped()
         place = await self._place()
         owed = await self._is_owed()
+        notes = await self._ask_each([meta_get(self._note(place))] * len(self._names))
         schemas = await self._service.schemas()
         counts: Counter[str] = Counter()
         file.say(
@@ -128,6 +129,7 @@ class _Deployment:
                 "in_use": self._own.split(b" ", 1)[1].decode(),
                 "place": bytes(place).decode(),
                 "owed": owed,
+                "servers": [reply[1] and reply[1].decode() for reply in notes],
                 "saved_at": time.time(),
             },
         )
@@ -200,6 +202,11 @@ class _Deployment:
             await self._add(some, elapsed_s, counts)
         mark = loaded(self._own)
         last = self._keyspace.roster(lapses=False)
+        note = self._note(place)
+        for name, server in zip(self._names, header["servers"], strict=True):
+            if server is not None:
+                put = meta_set(note, server.encode(), mode=b"E", ttl_s=0)
+                await self._replies([(self._root(name), put)])
         await self._turns.keep(place, await self._turns.kept())
         marks = await self._ask_each([meta_set(last, mark, mode=b"E", ttl_s=0)] * len(self._names))
         if any(reply[0] != STORED for reply in marks):
@@ -277,6 +284,10 @@ class _Deployment:
             replies = await self._replies([(route, meta_get(key)) for key in keys])
             if any(reply[1] is not None for reply in replies):
                 raise ConfigError(f"memcached.nodes: {name} is not empty")
+
+    def _note(self, place: Remembered) -> bytes:
+        """The key of which server the answers of a node are from, see `cache.server_notes`."""
+        return self._keyspace.server(self._settings.upstream.data_set or place.server)
 
     def _memberships(self) -> list[bytes]:
         """The keys of those of the nodes, where they list who is at work."""

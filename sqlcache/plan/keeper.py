@@ -208,6 +208,7 @@ class Keeper:
         self._incarnation = server.incarnation
         inherited = self._server.inherited(server, told)
         reset = inherited != self.globals.settings
+        self._is_late |= reset  # till these are taken: who logs in meanwhile begins with them
         # A GRANT or REVOKE that went through some sqlcache has given each copy of the root a new
         # version as well.
         copies = [tag for tag in seen if not tag.schema]

@@ -4,6 +4,7 @@ import logging
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.keys import digest
+from sqlcache.cache.server_notes import Origin
 from sqlcache.cache.tag_logs import Steps
 from sqlcache.metrics import Metrics
 from sqlcache.plan.variables import (
@@ -73,7 +74,8 @@ class ServerWatch:
         those of this one from before it began anew, for a crash may have lost the last commits.
         Tells other processes, and those to come, who it is. Returns the steps of definitions'
         versions that were made so."""
-        return await self._engine.answers_are_of(self._answers_of(server), str(server.incarnation))
+        origin = Origin(self._answers_of(server), server.identity, server.began)
+        return await self._engine.answers_are_of(origin)
 
 
 def lacking(lacks: str) -> str:

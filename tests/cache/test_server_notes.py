@@ -1,26 +1,43 @@
 """Which server the answers on each node are from: who starts forgets what another's are."""
 
+import asyncio
+from collections.abc import Callable
+
 import pytest
 
 from sqlcache.cache.engine import Engine
+from sqlcache.cache.server_notes import Origin
 from sqlcache.cache.tags import ROOT
 from sqlcache.memcache.protocol import meta_delete, meta_get
 from tests.cache.engines import KEYSPACE, Node, answer_to, engine_on, filled, read_of
 
-DATA = "shop"
-ONE, ANEW = "one 100", "one 200"
+ONE = Origin("shop", "one", 100)
+ANEW = ONE._replace(began=200)
+OTHER = ONE._replace(server="other")
+NAMES = ("orders", "items", "stock", "users", "carts", "prices")
 
 
-async def started(*nodes: Node, server: str = ONE) -> Engine:
+async def started(*nodes: Node, origin: Origin = ONE) -> Engine:
     """One that has just begun, and has met this server."""
     engine = await engine_on(*nodes)
-    await engine.answers_are_of(DATA, server)
+    await engine.answers_are_of(origin)
     return engine
 
 
 async def noted_on(node: Node) -> bytes | None:
-    ((_, noted, _),) = await node.request(meta_get(KEYSPACE.server(DATA)), 1)
+    ((_, noted, _),) = await node.request(meta_get(KEYSPACE.server("shop")), 1)
     return noted
+
+
+async def eventually(so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not so():
+            await asyncio.sleep(0.01)
+
+
+async def close(*engines: Engine) -> None:
+    for engine in engines:
+        await engine.close()
 
 
 async def test_who_starts_leaves_the_answers_of_the_same_server(node: Node) -> None:
@@ -28,71 +45,105 @@ async def test_who_starts_leaves_the_answers_of_the_same_server(node: Node) -> N
     await filled(first, read_of(first, "orders"), b"stored")
     second = await started(node)
     assert await answer_to(second, read_of(second, "orders")) == b"stored"
-    for engine in (first, second):
-        await engine.close()
+    await close(first, second)
 
 
-async def test_who_starts_forgets_those_from_before_it_began_anew(node: Node) -> None:
+@pytest.mark.parametrize("origin", [ANEW, OTHER])
+async def test_who_starts_forgets_those_of_another_or_from_before_it_began_anew(
+    node: Node, origin: Origin
+) -> None:
     """Though nobody who was at work has met it since."""
     first = await started(node)
     await filled(first, read_of(first, "orders"), b"stored")
-    second = await started(node, server=ANEW)
-    assert await noted_on(node) == ANEW.encode()
+    second = await started(node, origin=origin)
+    assert await noted_on(node) == origin.note
     for engine in (first, second):
         assert await answer_to(engine, read_of(engine, "orders")) is None
-        await engine.close()
+    await close(first, second)
 
 
 async def test_so_does_who_finds_no_note(node: Node) -> None:
     first = await started(node)
     await filled(first, read_of(first, "orders"), b"stored")
-    await node.request(meta_delete(KEYSPACE.server(DATA)), 1)
+    await node.request(meta_delete(KEYSPACE.server("shop")), 1)
     second = await started(node)
     assert await answer_to(second, read_of(second, "orders")) is None
-    for engine in (first, second):
-        await engine.close()
+    await close(first, second)
 
 
 async def test_who_is_at_work_puts_back_a_note_that_was_lost(node: Node) -> None:
     engine = await started(node)
     await filled(engine, read_of(engine, "orders"), b"stored")
-    await node.request(meta_delete(KEYSPACE.server(DATA)), 1)
-    assert not await engine.answers_are_of(DATA, ONE)
-    assert await noted_on(node) == ONE.encode()
+    await node.request(meta_delete(KEYSPACE.server("shop")), 1)
+    assert not await engine.answers_are_of(ONE)
+    assert await noted_on(node) == ONE.note
     assert await answer_to(engine, read_of(engine, "orders")) == b"stored"
     await engine.close()
 
 
-@pytest.mark.parametrize("data_set", [DATA, "another"])
+async def test_who_is_at_work_and_meets_it_after_others_forgets_nothing_more(node: Node) -> None:
+    first = await started(node)
+    second = await started(node, origin=ANEW)
+    await filled(second, read_of(second, "orders"), b"stored")
+    assert not await first.answers_are_of(ANEW)
+    assert await answer_to(first, read_of(first, "orders")) == b"stored"
+    await close(first, second)
+
+
+@pytest.mark.parametrize("origin", [OTHER, ONE._replace(data_set="another")])
 async def test_who_is_at_work_and_meets_another_forgets_whatever_is_noted(
-    node: Node, data_set: str
+    node: Node, origin: Origin
 ) -> None:
     first = await started(node)
-    second = await started(node, server=ANEW)
-    await filled(first, read_of(first, "orders"), b"stored")
-    steps = await first.answers_are_of(data_set, ANEW)
+    second = await started(node, origin=origin)
+    await filled(second, read_of(second, "orders"), b"stored")
+    steps = await first.answers_are_of(origin)
     assert await answer_to(second, read_of(second, "orders")) is None
     ((tag, (_, version)),) = steps.items()
     assert (tag, version) == (ROOT.on(node.name), (await first.versions([ROOT]))[tag])
-    for engine in (first, second):
-        await engine.close()
+    await close(first, second)
 
 
-async def test_a_node_that_is_away_is_bumped_when_it_is_back(node: Node) -> None:
+async def test_a_node_that_is_away_is_bumped_when_it_is_back_and_noted_with_that(
+    node: Node,
+) -> None:
+    """Or who met the one from before again would take its answers for that one's."""
     other = Node("other")
     first = await started(node, other)
-    names = {"orders", "items", "stock", "users", "carts", "prices"}
-    reads = [read_of(first, name, text=name.encode()) for name in names]
+    reads = [read_of(first, name, text=name.encode()) for name in NAMES]
+    for read in reads:
+        await filled(first, read, b"stored")
+    second = await started(node, other)
+    other.away = True
+    await second.answers_are_of(OTHER)
+    assert await noted_on(node) == OTHER.note
+    other.away = False
+    await eventually(lambda: not second._fences.owed.tags)
+    await asyncio.sleep(0)
+    assert await noted_on(other) == OTHER.note
+    for read in reads:
+        assert await answer_to(first, read) is None
+    await close(first, second)
+
+
+@pytest.mark.parametrize("origin", [ONE, ANEW])
+async def test_one_that_is_away_as_somebody_starts_is_asked_before_it_is_used(
+    node: Node, origin: Origin
+) -> None:
+    """Nothing is owed to it, for its answers may be right."""
+    other = Node("other")
+    first = await started(node, other)
+    reads = [read_of(first, name, text=name.encode()) for name in NAMES]
     for read in reads:
         await filled(first, read, b"stored")
     other.away = True
-    second = await engine_on(node, other)
-    await second.answers_are_of(DATA, ANEW)
-    assert await noted_on(node) == ANEW.encode()
+    second = await started(node, other, origin=origin)
+    health = second._cluster.health_of("other")
+    assert not second._fences.owed.tags
+    assert not health.greeted
     other.away = False
-    await second._fences.owed.flush()
+    await eventually(lambda: health.greeted)
+    assert await noted_on(other) == origin.note
     for read in reads:
-        assert await answer_to(first, read) is None
-    assert await noted_on(other) == ONE.encode()  # until its next start
-    for engine in (first, second):
-        await engine.close()
+        assert await answer_to(first, read) == (b"stored" if origin == ONE else None)
+    await close(first, second)

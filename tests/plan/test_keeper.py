@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sqlcache.cache.engine import Engine
+from sqlcache.cache.server_notes import Origin
 from sqlcache.cache.tag_logs import Steps
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.plan.variables import Settings
@@ -102,6 +103,7 @@ async def test_rights_that_were_changed_through_any_sqlcache_are_forgotten_once(
 async def test_there_are_no_hits_before_the_answers_of_another_server_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Nor does anybody begin with globals that are known."""
     ready = list[bool]()
     plainly = Engine.answers_are_of
 
@@ -112,11 +114,11 @@ async def test_there_are_no_hits_before_the_answers_of_another_server_are_forgot
         now = Catalog(replace(known.definitions, server=other), known.stored)
 
         async def load(_: Tables) -> tuple[Catalog, Settings]:
-            return now, GLOBALS
+            return now, (*GLOBALS, ("time_zone", "+05:00"))
 
-        async def answers_are_of(engine: Engine, data_set: str, server: str) -> Steps:
-            ready.append(keeper.ready)
-            return await plainly(engine, data_set, server)
+        async def answers_are_of(engine: Engine, origin: Origin) -> Steps:
+            ready.append(keeper.ready or keeper.is_met)
+            return await plainly(engine, origin)
 
         monkeypatch.setattr(Tables, "load", load)
         monkeypatch.setattr(Engine, "answers_are_of", answers_are_of)

@@ -34,9 +34,6 @@ class Incarnation(NamedTuple):
     identity: str
     began: int
 
-    def __str__(self) -> str:
-        return f"{self.identity} {self.began}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
