@@ -291,6 +291,10 @@ cdef class SocketTransport:
         self.socket.close()
         return handed
 
+    def set_protocol(self, protocol):
+        self._protocol = protocol
+        self._received = protocol.data_received
+
     def set_write_buffer_limits(self, Py_ssize_t high):
         self._high = high
 

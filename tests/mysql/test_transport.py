@@ -105,6 +105,25 @@ async def taken(peer: socket.socket, size: int) -> bytes:
     return bytes(came)
 
 
+async def test_what_comes_can_be_for_another(
+    side: Side, peer: socket.socket, implementation: type[SocketTransport]
+) -> None:
+    spare, _other = socket.socketpair()
+    another = Side(implementation, spare)
+    peer.send(b"first")
+    await side.until(lambda: side.received == b"first")
+    side.transport.set_protocol(another)
+    peer.send(b"second")
+    await another.until(lambda: another.received == b"second")
+    side.transport.write(LONG)
+    assert (another.pauses, side.pauses) == (1, 0)
+    peer.close()
+    await another.until(lambda: another.ended)
+    assert not side.ended
+    another.transport.abort()
+    _other.close()
+
+
 async def test_what_comes_is_told_as_it_comes(side: Side, peer: socket.socket) -> None:
     for text in (b"first", b"second"):
         before = len(side.received)
