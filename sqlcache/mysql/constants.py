@@ -59,10 +59,11 @@ UNFOLLOWED = (
     | Capability.MARIADB_COM_MULTI
     | Capability.MARIADB_CACHE_METADATA
 )
-"""Taken out of every greeting: their bytes hide the packets, or where a response ends."""
+"""Not passed on to the server, whatever a client says: their bytes hide the packets, or where a
+response ends. Compression is spoken with the client alone, see `frames`."""
 
 FOLLOWED = ((1 << 38) - 1) & ~UNFOLLOWED
-"""All that may stay in a greeting; a bit no one has named yet is not followed either."""
+"""All that may be passed on; a bit no one has named yet is not followed either."""
 
 
 class Status:
@@ -168,6 +169,8 @@ ER_MALFORMED_PACKET = 1835
 ER_CONNECTION_KILLED = 1927
 ER_SERVER_OFFLINE_MODE = 3032
 ER_SECURE_TRANSPORT_REQUIRED = 3159
+ER_WRONG_COMPRESSION_ALGORITHM_CLIENT = 3922
+ER_WRONG_COMPRESSION_LEVEL_CLIENT = 3923
 ER_CLIENT_INTERACTION_TIMEOUT = 4031
 
 ERRORS_OF_CLIENTS: Final = range(2000, 3000)
