@@ -61,6 +61,7 @@ LAYERS = {
     "sqlcache.kernel": Layer.CORE,
     "sqlcache._kernel": Layer.CORE,
     "sqlcache.mysql": Layer.CORE,
+    "sqlcache.mysql.compression": Layer.CONNECTIONS,
     "sqlcache.mysql.connection": Layer.CONNECTIONS,
     "sqlcache.mysql.sockets": Layer.CONNECTIONS,
     "sqlcache.mysql.tls": Layer.CONNECTIONS,

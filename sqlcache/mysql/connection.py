@@ -15,7 +15,7 @@ import select
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from sqlcache.errors import ConnectionLost, ProtocolError
 from sqlcache.implementation import IMPLEMENTATION
@@ -27,6 +27,9 @@ if IMPLEMENTATION == "compiled":
     from sqlcache._kernel import SocketTransport
 else:
     from sqlcache.mysql.transport import SocketTransport
+
+if TYPE_CHECKING:
+    from sqlcache.mysql.transport import Transport
 
 _MOST_TOLD_BYTES = 65_536  # of a session, in one OK
 
@@ -60,7 +63,7 @@ class Channel:
         # Their packets to come. Few: an empty deque takes ten times a list.
         self._foretold: list[ToCome] = []
         self._early = b""  # of them
-        self._transport: SocketTransport | None = None
+        self._transport: Transport | None = None
         self._lost = False
         self._tls: Tls | None = None
         self._decrypts_later = False
@@ -96,7 +99,7 @@ class Channel:
 
     # What its transport calls.
 
-    def connection_made(self, transport: SocketTransport) -> None:
+    def connection_made(self, transport: "Transport") -> None:
         self._transport = transport
         transport.set_write_buffer_limits(self.buffer_bytes)
 
@@ -202,6 +205,17 @@ class Channel:
             self._readable.set_result(None)
 
     @property
+    def lost(self) -> bool:
+        """Whether the connection has ended both ways: of what was written nothing more is sent."""
+        return self._lost
+
+    @property
+    def own_socket(self) -> socket.socket:
+        """What it goes over; the channel is not closed."""
+        assert self._transport is not None
+        return self._transport.socket
+
+    @property
     def congested(self) -> bool:
         """Whether the peer is slow to take what was written; see `drain`."""
         return self._writable is not None
@@ -267,8 +281,8 @@ class Channel:
     def hand_over(self) -> tuple[socket.socket, bytes]:
         """The connection, for another to use, and what has come of it. The channel is no more.
         Raises: OSError where this process may open no more files; the connection has ended then."""
-        assert self._transport is not None
         transport, self._transport = self._transport, None
+        assert isinstance(transport, SocketTransport)
         self.closed = True
         try:
             return transport.detach(), self.take(self.buffered_bytes)
@@ -367,6 +381,8 @@ class Channel:
         """Whether nothing more comes; also where that stands behind what was not read yet."""
         if self.closed or self._transport is None:
             return True
+        if self._transport.socket.fileno() < 0:  # there is more to read all the same
+            return True
         asks = select.poll()
         asks.register(self._transport.socket, select.POLLRDHUP)
         return bool(asks.poll(0))
@@ -417,6 +433,23 @@ class Channel:
             if self.closed:
                 raise ConnectionLost("the peer closed the connection during the TLS handshake")
             await self.wait()
+
+    def lay_over(self, layer: Callable[["Channel"], "Transport"], buffer_bytes: int) -> None:
+        """Has all that comes and goes from here on pass a `layer`, which is this channel's
+        transport, and is made with what carries it: a channel that has the socket, and TLS."""
+        assert isinstance(self._transport, SocketTransport)
+        carrier = Channel(buffer_bytes=buffer_bytes)
+        carrier.peer = self.peer
+        early = self.take(self.buffered_bytes)
+        carrier._transport, carrier._tls, self._tls = self._transport, self._tls, None
+        self._transport.set_protocol(carrier)
+        if self.congested:
+            carrier.pause_writing()
+        self._transport = layer(carrier)
+        if carrier._tls is not None and carrier._tls.waits:
+            carrier._decrypt_later()
+        if early:
+            carrier._feed(early)
 
     # How it works inside.
 

@@ -82,7 +82,7 @@ async def told_within_the_call(app: App, command: bytes) -> bytes:
     while channel.intercept is None:  # the session is still at the command before
         await asyncio.sleep(0)
     transport = channel._transport
-    channel._transport = SimpleNamespace(write=told.append)  # type: ignore[assignment]
+    channel._transport = SimpleNamespace(write=told.append)
     try:
         channel.data_received(command)
     finally:
