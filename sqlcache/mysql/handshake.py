@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import FOLLOWED, Capability
+from sqlcache.mysql.frames import OFFERED
 from sqlcache.mysql.packets import read_lenenc, read_nul
 
 SSL_REQUEST_BYTES = 32
@@ -53,11 +54,11 @@ def read_greeting(payload: bytes) -> Greeting:
 
 
 def offer(payload: bytes, greeting: Greeting, *, tls: bool) -> bytes:
-    """The greeting as a client is to see it: only what sqlcache can follow.
+    """The greeting as a client is to see it: only what sqlcache can follow, or do itself.
 
     `tls` says whether sqlcache itself can speak TLS to this client, whatever the server can.
     """
-    kept = greeting.capabilities & FOLLOWED & ~Capability.SSL
+    kept = greeting.capabilities & (FOLLOWED & ~Capability.SSL | OFFERED)
     if tls:
         kept |= Capability.SSL
     changed = bytearray(payload)

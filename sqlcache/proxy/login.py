@@ -1,8 +1,9 @@
 """The login, relayed: MySQL itself checks the password; see `authentication`.
 
-Packets go through unchanged but for three things: the greeting offers only what sqlcache can
-follow; TLS ends here and begins anew towards the server; and where only one side speaks TLS,
-sequence ids differ by the one packet that asked for it.
+Packets go through unchanged but for four things: the greeting offers only what sqlcache can
+follow; TLS ends here and begins anew towards the server; where only one side speaks TLS, sequence
+ids differ by the one packet that asked for it; and a client may compress from the OK on, of which
+the server knows nothing.
 """
 
 import logging
@@ -10,6 +11,7 @@ from collections.abc import Awaitable, Collection
 from typing import NoReturn
 
 from sqlcache.errors import ConnectionLost, ProtocolError
+from sqlcache.mysql.compression import compress
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import (
     CR_SSL_CONNECTION_ERROR,
@@ -19,9 +21,12 @@ from sqlcache.mysql.constants import (
     ER_HOST_NOT_PRIVILEGED,
     ER_SECURE_TRANSPORT_REQUIRED,
     ER_TOO_MANY_USER_CONNECTIONS,
+    ER_WRONG_COMPRESSION_ALGORITHM_CLIENT,
+    ER_WRONG_COMPRESSION_LEVEL_CLIENT,
     FOLLOWED,
     Capability,
 )
+from sqlcache.mysql.frames import OFFERED, Algorithm, NotOffered, WrongLevel, agreed
 from sqlcache.mysql.handshake import (
     SSL_REQUEST_BYTES,
     Greeting,
@@ -146,6 +151,7 @@ class LoginRelay:
         login = login._replace(capabilities=login.capabilities & ~self._added)
         self._seat.asks = login
         self._refuse_barred(login, answer)
+        algorithm = self._algorithm(greeting, answer)
         authentication.client_is_secure = asks_for_tls or inside
         authentication.server_is_secure = secured or self._upstream_tls.by_socket
         authentication.server_speaks_tls = secured
@@ -153,7 +159,10 @@ class LoginRelay:
         shift = asks_for_tls - secured
         self._answered = True
         self._upstream.write(packet(answer[3] - shift, payload))
-        return login, await authentication.relay(login.plugin, shift, self._admit)
+        ok = await authentication.relay(login.plugin, shift, self._admit)
+        if algorithm is not None:
+            compress(self._client, algorithm, self._upstream.buffer_bytes)
+        return login, ok
 
     async def change_user(self, data: bytes, before: Login, within_s: float) -> tuple[Login, bytes]:
         """The same for a COM_CHANGE_USER, `data`; what it leaves out stays as it was `before`.
@@ -279,6 +288,17 @@ class LoginRelay:
         wanted = Capability.SESSION_TRACK if self._tracks else 0
         return wanted & greeting.capabilities & ~asked
 
+    def _algorithm(self, greeting: Greeting, answer: bytes) -> Algorithm | None:
+        """By which the client compresses what follows the login. Raises: NotRelayed where it was
+        not offered to, for its frames are no commands; or by that level."""
+        claimed = read_capabilities(answer[HEADER_BYTES:])
+        try:
+            return agreed(claimed, greeting.capabilities & OFFERED, answer[-1])
+        except WrongLevel:
+            self._refuse(answer, ER_WRONG_COMPRESSION_LEVEL_CLIENT, _WRONG_LEVEL)
+        except NotOffered:
+            self._refuse(answer, ER_WRONG_COMPRESSION_ALGORITHM_CLIENT, _NOT_OFFERED)
+
     def _refuse_barred(self, login: Login, answer: bytes) -> None:
         if any(user_names.may_be_read_as(login.user, name) for name in self._barred):
             name = login.user.decode("utf-8", "replace")
@@ -297,6 +317,8 @@ class LoginRelay:
 _TOO_MANY_OF_USER = (
     "already has more than 'max_user_connections' active connections"  # MySQL's words
 )
+_NOT_OFFERED = "The client compresses in a way that it was not offered"
+_WRONG_LEVEL = "Invalid zstd compression level for algorithm 'zstd'."  # MySQL's words
 _TLS_REQUIRED = (  # MySQL's words
     "Connections using insecure transport are prohibited while --require_secure_transport=ON."
 )

@@ -173,7 +173,7 @@ def test_trap_32_a_parameter_longer_than_a_packet_has_the_types_of_a_hit(
         server.sql(f"SET GLOBAL max_allowed_packet = {limit}")
 
 
-def test_trap_31_a_compressing_client_is_served_without(world: World, schema: str) -> None:
+def test_trap_31_a_compressing_client_has_the_same_answers(world: World, schema: str) -> None:
     world.upstream.sql(MAKE, schema)
     login = {"user": world.upstream.user, "password": world.upstream.password}
     proxy = world.proxy

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import FOLLOWED, UNFOLLOWED, Capability
+from sqlcache.mysql.frames import OFFERED
 from sqlcache.mysql.handshake import (
     Login,
     after_request,
@@ -56,7 +57,8 @@ def test_only_mariadb_has_extended_capabilities() -> None:
 def test_the_offer_leaves_out_what_cannot_be_followed(low: int, extended: int, tls: bool) -> None:
     payload = greeting(low, extended)
     offered = read_greeting(offer(payload, read_greeting(payload), tls=tls))
-    assert not offered.capabilities & UNFOLLOWED
+    assert not offered.capabilities & UNFOLLOWED & ~OFFERED
+    assert offered.capabilities & OFFERED == low & OFFERED
     assert bool(offered.capabilities & Capability.SSL) is tls
     assert offered.capabilities & Capability.DEPRECATE_EOF
     assert offered.server_version == "9.7.0"
@@ -116,7 +118,7 @@ def test_stripped_capabilities_leave_the_rest_of_the_login() -> None:
 
 def test_a_capability_without_a_name_passes_neither_way() -> None:
     offered = offer(payload := greeting(MARIADB, 0xFFFFFFFF), read_greeting(payload), tls=False)
-    assert not read_greeting(offered).capabilities & ~FOLLOWED
+    assert not read_greeting(offered).capabilities & ~(FOLLOWED | OFFERED)
     claimed = response(LENENC, b"app\0\0", 0xFFFFFFFF)
     passed = with_capabilities(claimed, 0, FOLLOWED)
     assert not read_capabilities(passed) & ~FOLLOWED
