@@ -24,6 +24,7 @@ _TURN_BYTES = PIECE_BYTES // 2  # and what goes beyond in its last step
 class Compression:
     """What `asyncio.Transport` promises a protocol, for a channel whose peer compresses.
 
+    Frames are numbered by those of the command that is answered: who answers has taken it before.
     Of an answer it keeps what the channel has written, and of a packet longer than a frame what
     that has become, up to `longest_bytes`. A peer that sends no frames is cut off; a line says why.
     """

@@ -130,6 +130,25 @@ def test_frames_are_numbered_as_mysql_does(
         assert client.numbers[ends[1] :] == list(range(1, len(client.numbers) - ends[1] + 1))
 
 
+def test_so_are_those_of_a_command_that_came_before_the_session_began(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, kind: type[CompressingClient]
+) -> None:
+    class Hasty(kind):  # type: ignore[misc, valid-type]
+        def authenticate(self, password: str) -> bytes:
+            command = packets_of(b"\x03SELECT VERSION()")
+            RawClient.send(self, frame(command, 0, self.algorithm, False))
+            ok: bytes = super().authenticate(password)
+            return ok
+
+    with RawClient.logged_in(relay, upstream.user, upstream.password) as client:
+        for _ in range(3):
+            client.sql("SELECT VERSION()")
+    for _ in range(3):
+        with Hasty.logged_in(relay, upstream.user, upstream.password) as client:
+            client.read_packet()
+            assert client.numbers == [1]
+
+
 @pytest.mark.parametrize("count", [2, 30])
 def test_commands_in_one_frame_are_all_answered(
     upstream: PrivateSqlServer,

@@ -113,9 +113,10 @@ class StraightPath:
         size = len(packet) if closes else client.buffered_bytes
         if size - HEADER_BYTES != payload_bytes(packet):
             return False
-        if not self.received(packet if closes else client.buffered):
+        taken = client.take(size)  # before it is answered: see `Compression`
+        if not self.received(taken):
+            client.unread(taken)
             return False
-        client.take(size)
         return True
 
     def _takes_closes(self, packets: bytes) -> bool:
