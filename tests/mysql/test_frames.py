@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
@@ -298,6 +301,32 @@ def test_what_is_agreed_is_what_both_can_with_zlib_first() -> None:
             agreed(claimed, offered, 3)
     with pytest.raises(NotOffered):
         agreed(Capability.ZSTD_COMPRESSION_ALGORITHM, Capability.COMPRESS, 3)
+
+
+@ALGORITHMS
+@settings(deadline=None)
+@given(
+    at=st.integers(0, 10_000),
+    byte=st.integers(0, 255),
+    noise=st.binary(max_size=40),
+    behind=st.integers(0, 7),
+)
+def test_whatever_comes_is_read_or_refused(
+    algorithm: Algorithm, at: int, byte: int, noise: bytes, behind: int
+) -> None:
+    coded = bytearray(frame(TEXT, 0, algorithm.name) + frame(TEXT, 0, algorithm.name) + noise)
+    coded[at % len(coded)] = byte
+    for data in (bytes(coded), bytes(coded[behind:]), noise):
+        reader = FrameReader(algorithm)
+        with suppress(ProtocolError):
+            assert len(read(reader, data)) <= len(data) + 2 * len(TEXT) + (1 << 17)
+
+
+def test_without_zstandard_zlib_alone_is_offered() -> None:
+    told = "import sys; sys.modules['zstandard'] = None; from sqlcache.mysql import frames"
+    told += "; print(frames.OFFERED)"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == Capability.COMPRESS
 
 
 def test_both_are_offered_here() -> None:
