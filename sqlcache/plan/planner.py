@@ -487,7 +487,7 @@ def _may_be_several(lexed: Lexed) -> bool:
     if b";" not in lexed.canonical:
         return False
     versioned = (piece for piece in lexed.pieces if piece.startswith((b"/*!", b"/*M!")))
-    return lexed.canonical.endswith(b";") or any(b";" in piece for piece in versioned)
+    return lexed.canonical.endswith(b";") or any(versioned)
 
 
 def _name_of(shape: bytes) -> bytes:

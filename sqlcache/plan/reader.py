@@ -34,6 +34,7 @@ from sqlcache.sql.statement import (
     of_each,
     unknown,
 )
+from sqlcache.sql.versioned import Opens
 
 T = TypeVar("T")
 
@@ -67,6 +68,7 @@ class Way(NamedTuple):
     """How texts are read: what else than their shape decides what their statements are.
 
     `formats`: what the literals of their functions say is known, see `Variables.reads_formats`.
+    `opens`: see `Server`.
     """
 
     dialect: Dialect
@@ -74,6 +76,7 @@ class Way(NamedTuple):
     prepared: bool
     declared: Declared
     formats: bool
+    opens: Opens | None = None
 
     def analyse(self, text: bytes) -> tuple[Statement, ...]:
         """What the statements of a text do by themselves."""
@@ -83,6 +86,7 @@ class Way(NamedTuple):
             multi_statements=self.several,
             parameters_allowed=self.prepared,
             declared=self.declared,
+            opens=self.opens,
         )
 
     def analyse_and_weigh(self, text: bytes) -> tuple[tuple[Statement, ...], int | None]:
@@ -187,7 +191,8 @@ class Reader:
     def _way_to_read(self, state: SessionState, *, prepared: bool) -> Way:
         several = state.multi_statements and not prepared
         formats = state.variables.reads_formats
-        return Way(state.dialect, several, prepared, self.declared(state.schema), formats)
+        declared = self.declared(state.schema)
+        return Way(state.dialect, several, prepared, declared, formats, self._opens)
 
     def _kept(
         self, shape: bytes, way: Way, judged: tuple[tuple[Statement, ...], int | None]
@@ -224,6 +229,12 @@ class Reader:
                 for s in known
             )
         return known
+
+    @property
+    def _opens(self) -> Opens | None:
+        """Which versioned comments the server that is there now runs."""
+        catalog = self._keeper.catalog
+        return catalog.server.opens if catalog is not None and self._keeper.is_met else None
 
     def declared(self, schema: str | None) -> Declared:
         """The declared routines, for texts with this default schema."""

@@ -209,7 +209,10 @@ class Statements:
             case 5:
                 return text.replace("SELECT ", "SELECT  ", 1)
             case 6:
-                return text.replace(" FROM ", " /*! FROM */ ", 1)
+                version = random.choice(["!", "!80000", "M!100100"])
+                other = random.choice(["!99999", "M!999999"])
+                either = f" /*{version} , 1 */ /*{other} , 2 */ FROM "
+                return text.replace(" FROM ", random.choice([" /*! FROM */ ", either]), 1)
             case 7:
                 return text + " -- end"
             case _:
@@ -531,6 +534,9 @@ class Statements:
                 f"/*!40101 {inner} */",
                 f"/*M! {inner} */",
                 f"/*!99999 {inner} */ SELECT 1",
+                f"/*!80000 {inner} */",
+                f"/*M!100100 {inner} */",
+                f"{inner} /*!80000 AND 1 = 0 */ /*M!100100 AND 1 = 1 */",
                 f"SET STATEMENT sql_mode = '' FOR {inner}",
                 f"PREPARE p FROM '{quoted}'",
                 *("EXECUTE p", "EXECUTE p", "DEALLOCATE PREPARE p"),

@@ -32,6 +32,7 @@ from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.policy import NOTHING_SAID, Terms
 from sqlcache.sql.routines import NONE_DECLARED, Declared, Routine
 from sqlcache.sql.statement import Statement, Told
+from sqlcache.sql.versioned import Opens
 from tests.costs import TRIES, a_moment, costs_at_most
 from tests.proxy.fill_memory import TABLES, planner_and_session
 
@@ -73,6 +74,22 @@ async def test_a_text_with_query_attributes_says_what_it_says_and_is_never_plann
             assert planner.plan_to_pass(meaning, NotCacheable.since(UNTRACEABLE)) is None
             assert planner.counts_of(meaning) is planner.counts_of(meanings.of(plain, told))
             assert meanings.text_of(marked, told.capabilities) == text
+
+
+async def test_versioned_comments_are_opened_by_the_server_that_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with planner_and_session() as (planner, state):
+        keeper, meanings = planner.keeper, Meanings(planner)
+        assert keeper.catalog is not None
+        skips = command(b"SELECT a /*!99999 , b */ FROM t1")
+        assert meanings.of(skips, state).writes.everything  # it has not said what it opens
+        opens = Opens(is_mariadb=False, version=80400)
+        server = replace(keeper.catalog.server, opens=opens)
+        monkeypatch.setattr(keeper.catalog, "server", server)
+        assert meanings.of(skips, state).statements[0].cacheable
+        monkeypatch.setattr(type(keeper), "is_met", False)  # by now it may be another
+        assert meanings.of(skips, state).writes.everything
 
 
 LISTED = b"SELECT a FROM t1 WHERE a IN (" + b",".join([b"1"] * 50_000) + b")"

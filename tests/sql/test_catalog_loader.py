@@ -13,10 +13,11 @@ import pytest
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer, wait_until
 from sqlcache.errors import UpstreamError
-from sqlcache.service.opening import connect_service
+from sqlcache.service.opening import connect_service, rows_of
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.definitions import Definitions
 from sqlcache.sql.catalog_loader import code
+from sqlcache.sql.catalog_loader import server as server_module
 from sqlcache.sql.catalog_loader import tables as tables_module
 from sqlcache.sql.catalog_loader.load import load_catalog, load_globals, renew_catalog
 from sqlcache.sql.facts import (
@@ -31,6 +32,7 @@ from sqlcache.sql.facts import (
 from sqlcache.sql.names import TableName
 from sqlcache.sql.routines import is_unruly
 from sqlcache.sql.statement import ADDS, DELETES, Changes
+from sqlcache.sql.versioned import Opens, inside
 from tests.servers import PrivateMySQL
 
 SMALLEST_GRANT = "SELECT, SHOW VIEW, TRIGGER"
@@ -91,6 +93,58 @@ async def test_the_server_says_who_it_is(
     assert catalog.server.version >= (8, 0)
     assert catalog.server.lower_case_table_names == 0
     assert catalog.server.triggers_visible
+    first, second, third, *_ = catalog.server.version
+    own = first * 10_000 + second * 100 + third
+    assert catalog.server.opens == Opens(isinstance(upstream, PrivateMariaDB), own)
+
+
+COMMENTS = [
+    f"/*{mark}{version}{end}"
+    for mark in ("!", "M!")
+    for version in (
+        *("", "1", "12345", "50699", "50700", "050000", "099999", "100000", "0500001"),
+        *("{before}", "{own}", "{after}", "0{own}", "99996", "99998", "99999", "999999"),
+    )
+    for end in ("+ 1 */", " + 1 */", "\t+1*/", " '*/", " + 1 -- */", " /* + 1 */", "*/")
+]
+
+
+async def test_versioned_comments_are_read_as_the_server_does(
+    service: aiomysql.Connection,
+) -> None:
+    server = (await load_catalog(service)).server
+    assert server.opens is not None
+    own = server.opens.version
+    told = dict.fromkeys(("opened", "skipped", "neither"), 0)
+    for comment in COMMENTS:
+        text = comment.format(before=own - 1, own=own, after=own + 1).encode()
+        read = inside(text, server.opens)
+        if read is None or (read.text.count(b"'") % 2):  # the string goes on behind it
+            told["neither"] += 1
+            continue
+        told["opened" if read.text else "skipped"] += 1
+        seen = await asked(service, b"SELECT 1 " + text + b" + 2 /* ' */")
+        assert seen == await asked(service, b"SELECT 1 " + read.text + b" + 2 /* ' */"), text
+    assert min(told.values()) > 20
+
+
+async def asked(connection: aiomysql.Connection, text: bytes) -> object:
+    try:
+        return await rows_of(connection, text.decode())
+    except UpstreamError:
+        return "an error"
+
+
+async def test_a_server_that_opens_others_than_its_version_says_is_not_believed(
+    service: aiomysql.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = server_module._version
+    for version in ((5, 7, 44), (12, 3, 4), (8,)):
+        monkeypatch.setattr(server_module, "_version", lambda _, to=version: to)
+        with contextlib.suppress(UpstreamError):  # older ones are asked otherwise
+            assert (await load_catalog(service)).server.opens is None
+    monkeypatch.setattr(server_module, "_version", told)
+    assert (await load_catalog(service)).server.opens is not None
 
 
 async def test_views_are_opened_down_to_base_tables(

@@ -10,6 +10,7 @@ from sqlcache.sql.names import TableRef
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.routines import NONE_DECLARED, Declared
 from sqlcache.sql.tables import path_at, ref_of
+from sqlcache.sql.versioned import Opens
 
 NAMES = (TokenKind.WORD, TokenKind.NAME)
 CODE_KINDS = frozenset((TokenKind.VERSIONED, TokenKind.OTHER))
@@ -17,11 +18,13 @@ CODE_KINDS = frozenset((TokenKind.VERSIONED, TokenKind.OTHER))
 
 
 class Options(NamedTuple):
-    """What the session allows in its texts, and what routines in them are known to do."""
+    """What the session allows in its texts, what routines in them are known to do, and which
+    versioned comments the server runs; None: it is not known which server that is."""
 
     dialect: Dialect
     parameters_allowed: bool
     declared: Declared = NONE_DECLARED
+    opens: Opens | None = None
 
 
 class Cursor:

@@ -16,6 +16,7 @@ from sqlcache.sql.pieces import AT_ONCE, Dialect
 from sqlcache.sql.policy import LONGEST_WORDS
 from sqlcache.sql.routines import NONE_DECLARED, Declared
 from sqlcache.sql.statement import ANYTHING, Kind, Statement, changed, in_turn_once, unknown
+from sqlcache.sql.versioned import Opens, inside
 
 HEAD_BYTES = 8192  # how much is read of a text that goes on, or to find a large INSERT's table
 
@@ -39,17 +40,18 @@ def analyse(
     multi_statements: bool = True,
     parameters_allowed: bool = False,
     declared: Declared = NONE_DECLARED,
+    opens: Opens | None = None,
     head: bool = False,
 ) -> tuple[Statement, ...]:
     """Tells what each statement of a text does; one that is empty gives none.
 
     `multi_statements` is whether the session may send several at once. `parameters_allowed` is
     for the text of COM_STMT_PREPARE, where `?` stands for a value. `declared` are the routines of
-    which it is known what they do. `head` is for a text that goes
-    on: then only a SELECT, INSERT, REPLACE or LOAD can be known, as far as its head tells, which is
-    less a function that is called further on.
+    which it is known what they do. `opens` tells which versioned comments the server runs. `head`
+    is for a text that goes on: then only a SELECT, INSERT, REPLACE or LOAD can be known, as far as
+    its head tells, which is less a function that is called further on.
     """
-    options = Options(dialect, parameters_allowed, declared)
+    options = Options(dialect, parameters_allowed, declared, opens)
     tokens: list[Token] = []
     try:
         if head:
@@ -80,18 +82,13 @@ def analyse(
 _BY_MODES = frozenset(b'\\"') | frozenset(range(128, 256))
 """Bytes that one sql_mode or character set reads otherwise than another."""
 _SEVERAL = "it is one of several statements in one text"
-# Not with a comment inside, where a server may see the end elsewhere.
-_INSIDE_VERSIONED = re.compile(
-    rb"/\*!([0-9]{5}(?![0-9])|(?![0-9]))((?:(?!--|\#|/\*).)*)\*/\Z", re.DOTALL
-)
-_OLDEST_MYSQL = 50600  # MariaDB skips versions from 50700 to 99999, MySQL those above its own
 
 
 def _analyse_versioned(
     tokens: Sequence[Token], options: Options, *, multi_statements: bool
 ) -> tuple[Statement, ...]:
-    """Reads `/*!40101 SET ... */`, as dumps have it: what every server runs stands in its place."""
-    opened = _opened(tokens, options.dialect)
+    """Reads `/*!40101 SET ... */`, as dumps have it: what the server runs stands in its place."""
+    opened = _opened(tokens, options)
     pieces = split_statements(opened) if opened is not None else ()
     if opened is None or (len(pieces) > 1 and not multi_statements):
         return (unknown("", "it holds a versioned comment"),)
@@ -100,19 +97,20 @@ def _analyse_versioned(
     return _analyse_several(pieces, options) or (Statement("", Kind.OTHER, reason="it is empty"),)
 
 
-def _opened(tokens: Sequence[Token], dialect: Dialect) -> list[Token] | None:
-    """The tokens with those inside versioned comments among them; None where servers differ."""
+def _opened(tokens: Sequence[Token], options: Options) -> list[Token] | None:
+    """The tokens with those among them that the server reads of versioned comments; None where that
+    is not known."""
     opened: list[Token] = []
     for token in tokens:
         if token.kind is not TokenKind.VERSIONED:
             opened.append(token)
             continue
-        inside = _INSIDE_VERSIONED.match(token.text)
-        if inside is None or int(inside[1] or b"0") > _OLDEST_MYSQL:
+        read = inside(token.text, options.opens)
+        if read is None:
             return None
-        # A blank on both sides: the comment's marks keep tokens apart as well.
-        start = token.start + inside.start(2)
-        opened += [t._replace(start=start + t.start) for t in tokenize(inside[2], dialect)]
+        # Where it is in the text: the comment's marks keep tokens apart as blanks do.
+        start = token.start + read.start
+        opened += [t._replace(start=start + t.start) for t in tokenize(read.text, options.dialect)]
     return None if any(token.kind is TokenKind.VERSIONED for token in opened) else opened
 
 

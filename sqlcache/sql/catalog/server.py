@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from sqlcache.sql.facts import SELF_CONTAINED_ENGINES
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.routines import Declared, Routine
+from sqlcache.sql.versioned import Opens
 
 Flavour = Literal["mysql", "mariadb"]
 
@@ -60,7 +61,8 @@ class Server:
 
     `began`: see `Incarnation`. `tells_commits`: it tells sessions, where they
     ask for that, what their commits are called. `tells_columns`: the columns of tables are among
-    what is known. `rewrites`: it may run other statements than those that it is sent.
+    what is known. `rewrites`: it may run other statements than those that it is sent. `opens`:
+    which versioned comments it runs; None where it does not do as its version says.
     """
 
     flavour: Flavour
@@ -82,6 +84,7 @@ class Server:
     tells_commits: bool = field(default=False, compare=False)
     tells_columns: bool = field(default=True, compare=False)
     rewrites: bool = False
+    opens: Opens | None = None
 
     @property
     def incarnation(self) -> Incarnation:

@@ -11,6 +11,7 @@ from sqlcache.sql.catalog.server import Flavour, Incarnation, Server
 from sqlcache.sql.catalog_loader.rows import text_of
 from sqlcache.sql.facts import LEADING_TO_NONE_BUT_THESE
 from sqlcache.sql.routines import Routine
+from sqlcache.sql.versioned import Opens
 
 _WHO = ("server_uid", "server_id", "hostname", "port", "datadir")
 """What, together, tells a MariaDB from all others: its server_uid is made of its port and of a
@@ -53,6 +54,10 @@ _AGE = (  # both by one reading of the server's clock
 
 _REWRITING_RULES = "SHOW GLOBAL STATUS LIKE 'Rewriter_number_loaded_rules'"
 """Those of MySQL's plugin Rewriter."""
+
+_OPENS = "SELECT /*!000008 + 1 */ /*!{own} + 16 */ /*!{next} + 32 */ /*M!{own} + 64 */"
+"""Asks a server what it opens, with its own version. Of six digits one that takes five leaves the 8
+behind."""
 
 _ZONES = "SELECT CONVERT_TZ('2000-01-01 12:00:00', 'UTC', 'Europe/Paris') IS NOT NULL"
 
@@ -168,6 +173,7 @@ async def load_server(
         tells_commits=_tells_commits(told),
         tells_columns=columns,
         rewrites=await _rewrites(connection, told),
+        opens=await _opens(connection, flavour, version),
     )
 
 
@@ -204,6 +210,24 @@ async def _rewrites(connection: aiomysql.Connection, server: Mapping[str, str]) 
         return False
     rules = await rows_of(connection, _REWRITING_RULES)
     return not rules or int(rules[0][1]) > 0
+
+
+async def _opens(
+    connection: aiomysql.Connection, flavour: Flavour, version: tuple[int, ...]
+) -> Opens | None:
+    """See `Server.opens`. A version can be made up, as MariaDB's by its settings."""
+    if len(version) < 3:
+        return None
+    own = version[0] * 10_000 + version[1] * 100 + version[2]
+    asked = _OPENS.format(own=own, next=own + 1)
+    match flavour, await rows_of(connection, asked):
+        case "mariadb", [(81,)]:
+            return Opens(True, own)
+        case "mysql", [(17,)]:
+            return Opens(False, own)
+        case "mysql", [(25,)]:
+            return Opens(False, own, six_digits=False)
+    return None
 
 
 async def began(connection: aiomysql.Connection) -> int:

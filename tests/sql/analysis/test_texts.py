@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from sqlcache.sql.analysis import analyse, identifiers_in
 from sqlcache.sql.analysis.texts import HEAD_BYTES
 from sqlcache.sql.policy import NOT_UNDERSTOOD, read_terms
-from sqlcache.sql.statement import Kind, Transaction
+from sqlcache.sql.statement import Kind, Statement, Transaction
+from sqlcache.sql.versioned import Opens
 from tests.costs import a_moment, costs_at_most
 from tests.sql.analysis.reading import PLAIN, names, one
 
@@ -165,6 +166,60 @@ def test_code_in_comments_that_every_server_runs_is_read(text: str, tables: str)
     statement = one(text)
     assert names(statement.writes) == set(tables.split())
     assert (statement.writes_everything, statement.cacheable) == (False, False)
+
+
+MYSQL = Opens(is_mariadb=False, version=90704)
+MARIADB = Opens(is_mariadb=True, version=101119)
+
+
+@pytest.mark.parametrize(
+    ("text", "by_mysql", "by_mariadb"),
+    [
+        ("/*!80000 DELETE FROM t */", "DELETE FROM t", ""),
+        ("/*M!100100 DELETE FROM t */", "", "DELETE FROM t"),
+        ("DELETE FROM t /*!80000 , u USING t JOIN u */", "DELETE FROM t, u USING t JOIN u", None),
+        ("SELECT a /*!80000 + 1 */ FROM t", "SELECT a + 1 FROM t", "SELECT a FROM t"),
+        ("SELECT a FROM t /*M!100100 , u */", "SELECT a FROM t", "SELECT a FROM t, u"),
+        ("SELECT a /*!99999 INTO @a */ FROM t", "SELECT a FROM t", "SELECT a FROM t"),
+        ("/*!80000 SET SESSION x = 0 */", "SET SESSION x = 0", ""),
+        ("/*M!100101 SET LOCAL SQL_LOG_OFF=0 */", "", "SET LOCAL SQL_LOG_OFF=0"),
+        ("/*!80000 CREATE TEMPORARY TABLE t (a INT) */", "CREATE TEMPORARY TABLE t (a INT)", ""),
+        ("SELECT a FROM t; /*!99999 DELETE FROM t */", "SELECT a FROM t;", "SELECT a FROM t;"),
+    ],
+)
+def test_code_in_comments_is_read_as_the_server_does(
+    text: str, by_mysql: str, by_mariadb: str | None
+) -> None:
+    for server, read in ((MYSQL, by_mysql), (MARIADB, by_mariadb)):
+        meant = text.partition(" /*")[0] if read is None else read
+        told = analyse(text.encode(), PLAIN, opens=server)
+        assert told == (analyse(meant.encode(), PLAIN) or (EMPTY,))
+
+
+EMPTY = Statement("", Kind.OTHER, reason="it is empty")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DELETE FROM t /*!80000 -- */\n , u USING t JOIN u */",
+        "DELETE FROM t /*!99999 /* x */ , u USING t JOIN u */",
+        "SELECT a /*!80000 'x*/ FROM t",
+        "SELECT a /*!80000 `x*/ FROM t",
+        "SELECT a /*!400 + 1 */ FROM t",
+        "SELECT a /*!8000000 + 1 */ FROM t",
+    ],
+)
+def test_code_in_comments_that_cannot_be_followed_writes_everything(text: str) -> None:
+    assert [one.writes_everything for one in analyse(text.encode(), PLAIN, opens=MYSQL)] == [True]
+
+
+def test_code_in_comments_may_be_several_statements() -> None:
+    text = b"/*!80000 DELETE FROM t; DELETE FROM u */"
+    both = analyse(text, PLAIN, opens=MYSQL)
+    assert [names(each.writes) for each in both] == [{"t"}, {"u"}]
+    (alone,) = analyse(text, PLAIN, opens=MYSQL, multi_statements=False)
+    assert alone.writes_everything
 
 
 @pytest.mark.parametrize(
