@@ -27,6 +27,7 @@ from sqlcache.plan.cacheability import (
     Cacheable,
     NotCacheable,
     assess,
+    calls_stored,
     freshness,
 )
 from sqlcache.plan.commands import Meaning
@@ -46,6 +47,7 @@ from sqlcache.plan.prepared import Prepared
 from sqlcache.plan.reader import Reader
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.tagging import Tagging
+from sqlcache.plan.temporary import TemporaryTables
 from sqlcache.plan.write_pins import WritePins
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.lexer import Lexed, literals_apart
@@ -463,6 +465,21 @@ class Planner:
         """Whether a statement is a read that may be a hit, by the catalog at hand."""
         catalog = self.keeper.catalog
         return CATALOG_UNKNOWN if catalog is None else assess(statement, schema, catalog)
+
+    def may_mean_temporary(
+        self, read: Read, statement: Statement, schema: str | None, own: TemporaryTables
+    ) -> bool:
+        """Whether a read may come to one of its session's temporary tables, which are known: by its
+        own names, or by those in views that it opens; code that it calls may name any."""
+        catalog = self.keeper.catalog
+        if catalog is None or statement.routines or calls_stored(statement, catalog):
+            return True
+        names = catalog.server.named(statement.reads, schema)
+        opened = catalog.reads.closure(names)
+        if opened.routine_schemas or opened.may_write or self.keeper.unread_by(names):
+            return True
+        planned = (TableName(tag.schema, tag.table) for tag in read.tags.tags if tag.table)
+        return own.may_hide({*names, *planned, *opened.tables})
 
     def names(self, refs: Iterable[TableRef], schema: str | None) -> frozenset[TableName]:
         """The full names of tables. Raises: LookupError where one has no schema, or the catalog

@@ -170,8 +170,10 @@ class SessionState:
 
     # What the cache may do for it.
 
-    def bypass_reason(self) -> str | None:
-        """Why no read of this session may use the cache now; None when it may.
+    def bypass_reason(self, *, beside_temporary: bool = False) -> str | None:
+        """Why no read of this session may use the cache now; None when it may. `beside_temporary`:
+        of reads that have nothing to do with its temporary tables, of which it is known which there
+        are.
 
         In a transaction there can be other reasons, see `proxy.transaction`.
         """
@@ -181,7 +183,7 @@ class SessionState:
             return "password may have expired"
         if self._is_another:
             return "user is not the one who logged in"
-        if self.temporary:
+        if self.temporary and not (beside_temporary and self.temporary.are_known):
             return "temporary table"
         if self.locked:
             return "locked tables"
@@ -316,6 +318,7 @@ class SessionState:
     def _may_have_run(self, statement: Statement, *, alone: bool) -> None:
         """Some statement of these failed: a SET may have got half its way, those before all."""
         self.settings_unknown |= bool(statement.settings)
+        self.temporary.may_be_renamed(statement)
         if not alone:
             # The server cannot be asked for what is set for the next transaction, nor for words.
             names = [name for name, _ in statement.settings]

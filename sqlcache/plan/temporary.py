@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from sqlcache.sql.names import TableRef
-from sqlcache.sql.statement import TEMPORARY_TOLD_APART_BY, Statement
+from sqlcache.sql.names import TableName, TableRef
+from sqlcache.sql.statement import TEMPORARY_TOLD_APART_BY, Kind, Statement
 
 _MOST = 1_000  # of one session; of more it is not known which there are
 
@@ -22,6 +22,17 @@ class TemporaryTables:
         return self.unknown or bool(self.names)
 
     @property
+    def are_known(self) -> bool:
+        """Whether it is known which there are, and what servers take for their names."""
+        return not self.may_merge and all(ref.name.isascii() for ref in self.names)
+
+    def may_hide(self, tables: Iterable[TableName]) -> bool:
+        """Whether some name may mean one that `are_known`, and else one of these: in whatever
+        schema, and in any case of letters."""
+        named = {ref.name.lower() for ref in self.names}
+        return any(table.name.lower() in named for table in tables)
+
+    @property
     def may_merge(self) -> bool:
         """Whether any may be one."""
         return self.merges or self.unknown
@@ -38,10 +49,15 @@ class TemporaryTables:
         runs_others = statement.opaque_session and not statement.only_sets
         self.unknown |= runs_others or (sets and bool(self.names))
 
+    def may_be_renamed(self, statement: Statement) -> None:
+        """A statement may have run: one can be renamed like any other table."""
+        defines = statement.verb == "SET" and statement.kind is Kind.DDL  # SET STATEMENT ... FOR
+        renames = defines or statement.verb in ("ALTER", "RENAME")
+        self.unknown |= renames and bool(self.names)
+
     def ran(self, statement: Statement, schema: str | None) -> None:
         """A statement changed them, with this default schema."""
-        # One can be renamed like any other table.
-        self.unknown |= statement.verb in ("ALTER", "RENAME") and bool(self.names)
+        self.may_be_renamed(statement)
         if not (statement.temporary_created or statement.temporary_dropped):
             return
         self.names |= _in_full(statement.temporary_created, schema)

@@ -575,6 +575,11 @@ class Statements:
                 f"DROP TABLE {table.name}",
                 f"CREATE TEMPORARY TABLE {table.name} (id INT PRIMARY KEY, c0 INT)",
                 f"CREATE TEMPORARY TABLE {table.name} SELECT 99 AS id",
+                # In lower case they do not spend a session: they hide nothing that it reads.
+                "CREATE temporary TABLE IF NOT EXISTS of_its_own (id INT)",
+                f"CREATE temporary TABLE of_its_own SELECT * FROM {table.name}",
+                f"CREATE temporary TABLE of_its_own LIKE {table.name}",
+                "DROP temporary TABLE of_its_own",
                 f"DROP TEMPORARY TABLE {table.name}",
                 f"DROP TEMPORARY TABLE IF EXISTS {table.name}",
                 *("DROP VIEW v0", "DROP VIEW IF EXISTS v1, v2", "DROP TRIGGER tr0"),

@@ -343,6 +343,25 @@ def test_a_read_of_a_declared_function_is_cached_and_follows_what_that_reads(
 
 
 @pytest.mark.usefixtures("routines")
+def test_a_declared_function_sees_the_temporary_tables_of_its_session(start: Start) -> None:
+    client = start(routines=DECLARED)
+    others = client.other()
+    reads = ("SELECT price(v) FROM orders WHERE id = 1", "SELECT p FROM priced WHERE id = 1")
+    client.run("UPDATE items SET v = 1")
+    client.run("CREATE TEMPORARY TABLE items (v INT)")
+    client.run("INSERT INTO items VALUES (7)")
+    for read in reads:
+        assert client.run(read) == client.run(read) == ((70,),)
+        assert others.run(read) == others.run(read) == ((10,),)
+        assert client.run(read) == ((70,),)
+    client.run("DROP TEMPORARY TABLE items")
+    client.run("CREATE TEMPORARY TABLE unrelated (v INT)")
+    for read in reads:
+        assert client.run(read) == ((10,),)
+    assert client.is_cached("SELECT v FROM items")
+
+
+@pytest.mark.usefixtures("routines")
 def test_a_read_of_a_function_that_is_not_declared_is_not_cached(start: Start) -> None:
     client = start(routines=DECLARED[1:])
     assert client.counts("SELECT price(v) FROM orders", NOT_CACHEABLE) == 2

@@ -22,6 +22,7 @@ from sqlcache.plan.variables import (
     _after,
 )
 from sqlcache.sql.analysis import analyse
+from sqlcache.sql.names import TableName
 from sqlcache.sql.policy import NOTHING_SAID
 
 UTF8MB4, LATIN1, GBK, UCS2 = 45, 8, 28, 35
@@ -229,6 +230,33 @@ def test_a_temporary_table_that_may_have_another_name_never_ends() -> None:
     run(state, "ALTER TABLE t RENAME u")
     run(state, "DROP TEMPORARY TABLE IF EXISTS t")
     assert state.bypass_reason() == "temporary table"
+
+
+def test_of_temporary_tables_that_are_known_others_are_told_apart() -> None:
+    def after(*texts: str, failed: bool = False) -> SessionState:
+        state = session()
+        for text in texts:
+            run(state, text, failed=failed and text == texts[-1])
+        assert state.bypass_reason() is not None
+        return state
+
+    made = "CREATE TEMPORARY TABLE x.T (a INT)"
+    state = after(made)
+    assert state.bypass_reason(beside_temporary=True) is None
+    assert state.temporary.may_hide([TableName("s", "u"), TableName("s", "t")])
+    assert not state.temporary.may_hide([TableName("t", "u")])
+    for not_known in (
+        ("CREATE TEMPORARY TABLE `\u00fc` (a INT)",),
+        ("CREATE TEMPORARY TABLE m (a INT) ENGINE=MERGE UNION=(t)",),
+        (made, "ALTER TABLE x.T RENAME u"),
+        (made, "RENAME TABLE x.T TO u"),
+        (made, "SET STATEMENT max_statement_time = 9 FOR ALTER TABLE x.T RENAME u"),
+        (made, "SET pseudo_thread_id = 7"),
+        (made, "EXECUTE s"),
+    ):
+        assert after(*not_known).bypass_reason(beside_temporary=True) is not None
+    renames = "RENAME TABLE x.T TO u; SELECT no_such"
+    assert after(made, renames, failed=True).bypass_reason(beside_temporary=True) is not None
 
 
 def test_of_very_many_temporary_tables_it_is_not_known_which_there_are() -> None:

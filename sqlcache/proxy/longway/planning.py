@@ -60,6 +60,8 @@ class Planning:
             return NotCacheable("not cacheable", statement.reason)
         self._standing.refresh_context()
         context, view = self._standing.context, self._standing.own.view
+        if context is None and not self._embedded:  # who lends it to others lends them its tables
+            context = self._standing.context_beside_temporary()
         if context is None:
             return self._standing.hindrance
         got: Read | NotCacheable
@@ -69,6 +71,10 @@ class Planning:
             got = context.read_for(command.data) or self._planner.plan_read(
                 command.data, meaning.lexed, statement, context
             )
+        if self._standing.context is None and isinstance(got, Read):
+            own = self._standing.state.temporary
+            if self._planner.may_mean_temporary(got, statement, meaning.schema, own):
+                return self._standing.hindrance
         uncacheable = view is not None and view.uncacheable
         in_transaction = uncacheable and isinstance(got, Read)
         return IN_UNCACHEABLE_TRANSACTION if in_transaction else got

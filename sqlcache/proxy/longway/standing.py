@@ -245,13 +245,26 @@ class Standing:
         """Whether a plan can be kept for it, and none is."""
         return self.context is not None and command.whole and not self.context.planned(command.data)
 
+    @property
+    def _knows_globals(self) -> bool:
+        """Whether its own are those of now, and the catalog is known."""
+        keeper = self._planner.keeper
+        return self.questions.generation == keeper.generation and keeper.ready
+
+    def context_beside_temporary(self) -> Context | None:
+        """Where the plans are of those of its reads that have nothing to do with its temporary
+        tables. In a transaction there is none, and no plan of another command goes by it: what that
+        does may depend on these."""
+        if not self._knows_globals or self.state.in_transaction or self.own.view is not None:
+            return None
+        reason = self.state.bypass_reason(beside_temporary=True)
+        return self._planner.context(self.state) if reason is None else None
+
     def refresh_context(self) -> None:
         """Finds out whether reads may be hits now, and under which fingerprint."""
         self.own.enter()
-        keeper = self._planner.keeper
-        self._diagnostics.mariadb = keeper.is_mariadb
-        known = self.questions.generation == keeper.generation and keeper.ready
-        if known and self.state.bypass_reason() is None:
+        self._diagnostics.mariadb = self._planner.keeper.is_mariadb
+        if self._knows_globals and self.state.bypass_reason() is None:
             self.context = self._planner.context(self.state)
         else:
             self.context = None
