@@ -15,9 +15,10 @@ from typing import NamedTuple
 _COMMENT = re.compile(rb"/\*(M?)!([0-9]*+)(.*)\*/\Z", re.DOTALL)
 _LINES = re.compile(rb"--|\#")
 _BLANK = re.compile(rb"[ \t-\r]")
+_BLANKS = re.compile(rb"[ \t-\r]*")
 _RUN_BY_ALL = 50600
 _MYSQLS_OWN = range(50700, 100000)  # which MariaDB does not run
-_GALERAS_OWN = 99997  # but a node of a cluster does this
+_GALERAS_OWN = 99997  # which a node of a cluster runs, be it one of MariaDB's or of MySQL's
 
 
 class Opens(NamedTuple):
@@ -35,7 +36,7 @@ class Opens(NamedTuple):
         if version > self.version or (
             self.is_mariadb and not for_mariadb and version in _MYSQLS_OWN
         ):
-            return None if self.is_mariadb and version == _GALERAS_OWN else False
+            return None if version == _GALERAS_OWN else False
         return True
 
 
@@ -56,6 +57,8 @@ def inside(comment: bytes, server: Opens | None) -> Inside | None:
     if found is None or b"/*" in found[3]:
         return None
     for_mariadb, digits, text = found.groups()
+    if len(digits) == 5 and _BLANKS.fullmatch(text):
+        return _NOTHING  # whoever runs it
     runs = _runs(digits, text, server, for_mariadb=bool(for_mariadb))
     if runs and _LINES.search(text):
         return None
