@@ -18,8 +18,8 @@
 # Each sets up what it needs: Debian packages (see .ci/system-packages.sh) and .venv.
 
 PYTHON ?= python3
-# Tests wait more than they work: five for two processors, and eight at most, each with 1.5 GB.
-TEST_PROCESSES ?= $(shell awk -v n=$$(nproc) '/^MemTotal/ { room = int($$2 / 1.5e6); n = int(n * 2.5); \
+# Tests wait more than they work: seven for two processors, and eight at most, each with 1.5 GB.
+TEST_PROCESSES ?= $(shell awk -v n=$$(nproc) '/^MemTotal/ { room = int($$2 / 1.5e6); n = int(n * 3.5); \
 	if (n > 8) n = 8; if (n > room) n = room; print n < 1 ? 1 : n }' /proc/meminfo)
 # Else each of the thousands of processes that tests start compiles all of sqlcache anew.
 export PYTHONDONTWRITEBYTECODE =

@@ -70,16 +70,15 @@ class ServerNotes:
         found = await self._found(now, self._cluster.nodes)
         if now == self._met:
             self._unput.update(name for name, note in found.items() if note is None)
-            await self._put(found.keys() & self._unput)
-            return steps
-        self._unput = {name for name in self._cluster.nodes if found.get(name) != now.note}
-        await self._forget(now, found, steps)
-        self._met = now
-        for name in self._cluster.nodes - found.keys():
-            if self._cluster.health_of(name).greeted:  # else it will be, and is seen to then
-                self._fences.owed.owe(ROOT.on(name))
-        owed = {tag.node for tag in self._fences.owed.tags}
-        await self._put(found.keys() & self._unput - owed)
+        else:
+            self._unput = {name for name in self._cluster.nodes if found.get(name) != now.note}
+            await self._forget(now, found, steps)
+            self._met = now
+            for name in self._cluster.nodes - found.keys():
+                if self._cluster.health_of(name).greeted:  # else it will be, and is seen to then
+                    self._fences.owed.owe(ROOT.on(name))
+        owed = {tag.node for tag in self._fences.owed.tags if tag == ROOT.on(tag.node)}
+        await self._put(found.keys() & self._unput - owed)  # not before the bump
         return steps
 
     async def _forget(self, now: Origin, found: Mapping[str, bytes | None], steps: Steps) -> None:

@@ -203,7 +203,7 @@ class _Deployment:
         mark = loaded(self._own)
         last = self._keyspace.roster(lapses=False)
         note = self._note(place)
-        for name, server in zip(self._names, header["servers"], strict=True):
+        for name, server in zip(self._names, header.get("servers", ()), strict=False):
             if server is not None:
                 put = meta_set(note, server.encode(), mode=b"E", ttl_s=0)
                 await self._replies([(self._root(name), put)])

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable
 
 from sqlcache.errors import ProtocolError
-from sqlcache.mysql.connection import Channel
+from sqlcache.mysql.connection import Carrier, Channel
 from sqlcache.mysql.frames import PIECE_BYTES, Algorithm, FrameReader, FrameWriter
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class Compression:
                  "_writes_later")  # fmt: skip
 
     def __init__(
-        self, channel: Channel, carrier: Channel, algorithm: Algorithm, longest_bytes: int
+        self, channel: Channel, carrier: Carrier, algorithm: Algorithm, longest_bytes: int
     ) -> None:
         self._channel: Channel | None = channel
         self._carrier = carrier
@@ -142,10 +142,14 @@ class Compression:
             except ProtocolError as error:
                 self._refuse(error)
                 return
-            left -= max(len(plain), _LEAST_COST_BYTES)
+            left -= max(len(plain or b""), _LEAST_COST_BYTES)
             if plain:
                 self._told += len(plain)
                 self._channel.data_received(plain)
+                if self._channel is not None:
+                    self._reader.forget(self._told - self._channel.buffered_bytes)
+            elif plain is not None:
+                continue
             elif carrier.has_some:
                 self._reader.put(carrier.take(min(carrier.buffered_bytes, _TAKEN_BYTES)))
             else:
@@ -154,9 +158,10 @@ class Compression:
             return
         if carrier.lost:
             self._end()
-        elif carrier.closed and not self._told_eof:
+        elif carrier.hears_no_more and not self._told_eof:
             self._told_eof = True
-            self._channel.eof_received()
+            if not self._channel.eof_received():
+                self.close()
 
     def _refuse(self, error: ProtocolError) -> None:
         assert self._channel is not None
@@ -195,8 +200,9 @@ class Compression:
         self._writes_later = False
         if self._ended:
             return
-        if self._carrier.lost:
-            self._writer.clear()
+        if self._carrier.lost:  # nothing more is sent, and what came before is of no use
+            self._end()
+            return
         try:
             self._compress()
             self._catch_up()

@@ -434,11 +434,11 @@ class Channel:
                 raise ConnectionLost("the peer closed the connection during the TLS handshake")
             await self.wait()
 
-    def lay_over(self, layer: Callable[["Channel"], "Transport"], buffer_bytes: int) -> None:
+    def lay_over(self, layer: Callable[["Carrier"], "Transport"], buffer_bytes: int) -> None:
         """Has all that comes and goes from here on pass a `layer`, which is this channel's
         transport, and is made with what carries it: a channel that has the socket, and TLS."""
         assert isinstance(self._transport, SocketTransport)
-        carrier = Channel(buffer_bytes=buffer_bytes)
+        carrier = Carrier(buffer_bytes=buffer_bytes)
         carrier.peer = self.peer
         early = self.take(self.buffered_bytes)
         carrier._transport, carrier._tls, self._tls = self._transport, self._tls, None
@@ -556,3 +556,15 @@ class Channel:
             raise
         if self._reading and not tls.waits:
             transport.resume_reading()
+
+
+class Carrier(Channel):
+    """What carries another channel, which ends it when all was sent."""
+
+    hears_no_more = False
+    """The peer has ended its side."""
+
+    def eof_received(self) -> bool:
+        self.hears_no_more = True
+        self._wake()
+        return True

@@ -110,22 +110,29 @@ class FrameReader:
         """A frame was sent, the last packet in which has that id, and the next would be that."""
         self._next_answered, self._answered = next_number, packet_id
 
-    def take(self, at_most: int = PIECE_BYTES) -> bytes:
-        """The next bytes of packets, of which there may be more; none where more has to come.
+    def take(self, at_most: int = PIECE_BYTES) -> bytes | None:
+        """The next bytes of packets, by one step, which may be none: a frame can be empty, and so
+        can a part of one. None where more has to come.
 
         Raises: ProtocolError for a frame that is none.
         """
-        while self._left or self._unpacker is not None or self._begin():
-            if self._unpacker is not None:
-                plain = self._unpacked(self._unpacker, at_most)
-            else:
-                plain = bytes(self._data[: min(self._left, at_most)])
-                self._use(len(plain))
-            if plain:
-                return self._renumbered(plain)
-            if not self._data:
-                break
-        return b""
+        if not (self._left or self._unpacker is not None or self._begin()):
+            return None
+        if self._unpacker is not None:
+            had = len(self._data)
+            plain = self._unpacked(self._unpacker, at_most)
+            stuck = not plain and len(self._data) == had and self._unpacker is not None
+        else:
+            plain = bytes(self._data[: min(self._left, at_most)])
+            self._use(len(plain))
+            stuck = bool(self._left) and not plain
+        return None if stuck else self._renumbered(plain)
+
+    def forget(self, taken: int) -> None:
+        """So many bytes of what came were taken: of the frames before only the last may be asked
+        for."""
+        while len(self._begun) > 1 and self._begun[1] >> 8 < taken:
+            self._begun.popleft()
 
     def last_number(self, taken: int) -> int | None:
         """The sequence id of the last frame of which any of so many bytes came that were taken, if
@@ -247,26 +254,21 @@ class _Unzstd:
         self.ended = False
 
     def feed(self, data: memoryview, _at_most: int) -> tuple[bytes, int]:
-        """What that makes, and how much of it was used. Raises: ProtocolError."""
-        used = 0
-        while used < len(data) and not self.ended:
-            if self._left:
-                piece = bytes(data[used : used + self._left])
-                self._left -= len(piece)
-            else:
-                piece = bytes(data[used : used + self._needed - len(self._head)])
-                self._head += piece
-                if len(self._head) == self._needed:
-                    self._read_head()
-            used += len(piece)
-            try:
-                plain = self._unpacker.decompress(piece)
-            except (zstandard.ZstdError, MemoryError):
-                raise ProtocolError("a compressed frame cannot be decompressed") from None
-            self.ended = self._unpacker.eof
-            if plain:
-                return plain, used
-        return b"", used
+        """What the next of that makes, and how much of it was used. Raises: ProtocolError."""
+        if self._left:
+            piece = bytes(data[: self._left])
+            self._left -= len(piece)
+        else:
+            piece = bytes(data[: self._needed - len(self._head)])
+            self._head += piece
+            if len(self._head) == self._needed:
+                self._read_head()
+        try:
+            plain = self._unpacker.decompress(piece)
+        except (zstandard.ZstdError, MemoryError):
+            raise ProtocolError("a compressed frame cannot be decompressed") from None
+        self.ended = self._unpacker.eof
+        return plain, len(piece)
 
     def _read_head(self) -> None:
         """Source: RFC 8878, 3.1.1, of the lengths of what follows."""

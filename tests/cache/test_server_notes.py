@@ -147,3 +147,25 @@ async def test_one_that_is_away_as_somebody_starts_is_asked_before_it_is_used(
     for read in reads:
         assert await answer_to(first, read) == (b"stored" if origin == ONE else None)
     await close(first, second)
+
+
+async def test_a_note_is_put_only_where_the_bump_was_made(node: Node) -> None:
+    """Who meets the server then, or starts, has no hits from before, though the note is read
+    again meanwhile."""
+    other = Node("other")
+    first, second = await started(node, other), await started(node, other)
+    reads = [read_of(first, name, text=name.encode()) for name in NAMES]
+    for read in reads:
+        await filled(first, read, b"stored")
+    other.away = True
+    await second.answers_are_of(ANEW)
+    other.away = False
+    await second.answers_are_of(ANEW)
+    assert second._fences.owed.tags
+    assert await noted_on(other) == ONE.note
+    await first.answers_are_of(ANEW)
+    third = await started(node, other, origin=ANEW)
+    for read in reads:
+        assert await answer_to(first, read) is None
+        assert await answer_to(third, read) is None
+    await close(first, second, third)

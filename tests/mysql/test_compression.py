@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sqlcache.errors import ConnectionLost
-from sqlcache.mysql.compression import compress
+from sqlcache.mysql.compression import Compression, compress
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.frames import PIECE_BYTES, Algorithm
 from sqlcache.mysql.packets import packet
@@ -253,3 +253,55 @@ async def test_it_is_inside_tls(
     while client.waits:
         heard += client.decrypt()
     assert plain_of(heard, algorithm.name) == ROWS
+
+
+async def test_who_is_lost_with_much_unread_and_unsent_is_over(
+    peer: tuple[socket.socket, socket.socket],
+) -> None:
+    loop, troubles = asyncio.get_running_loop(), list[object]()
+    loop.set_exception_handler(lambda _, trouble: troubles.append(trouble))
+    channel = compressing(peer[0])
+    await loop.sock_sendall(peer[1], frame(packet(0, bytes(5_000_000)), 0, "zlib"))
+    await some_turns()
+    channel.write(b"".join(packet(n, os.urandom(1_000)) for n in range(4_000)))
+    await some_turns()
+    assert channel.congested
+    peer[1].close()
+    async with asyncio.timeout(10):
+        with suppress(ConnectionLost):
+            await channel.drain()
+    assert channel.closed
+    assert not troubles
+
+
+@ALGORITHMS
+async def test_who_says_no_more_has_what_was_written_for_him(
+    peer: tuple[socket.socket, socket.socket], algorithm: Algorithm
+) -> None:
+    channel = compressing(peer[0], algorithm)
+
+    def takes(data: bytes) -> bool:
+        channel.write(ROWS)
+        return True
+
+    channel.intercept = takes
+    command = frame(packet(0, b"\x03SELECT 1"), 0, algorithm.name)
+    await asyncio.get_running_loop().sock_sendall(peer[1], command)
+    peer[1].shutdown(socket.SHUT_WR)
+    assert plain_of(await said(peer[1]), algorithm.name) == ROWS
+
+
+async def test_little_is_kept_of_commands_that_have_no_answer(
+    peer: tuple[socket.socket, socket.socket],
+) -> None:
+    channel = compressing(peer[0])
+    closes = frame(packet(0, b"\x19\xff\xff\xff\xff"), 0, "zlib")
+    for _ in range(20):
+        await asyncio.get_running_loop().sock_sendall(peer[1], closes * 1_000)
+        await some_turns()
+        while channel.has_some:
+            channel.take(channel.buffered_bytes)
+            await some_turns()
+    layer = channel._transport
+    assert isinstance(layer, Compression)
+    assert len(layer._reader._begun) < 5_000

@@ -37,7 +37,7 @@ def read(reader: FrameReader, data: bytes, at_most: int = PIECE_BYTES) -> bytes:
     """All packets that these bytes complete, or begin."""
     reader.put(data)
     parts = []
-    while plain := reader.take(at_most):
+    while (plain := reader.take(at_most)) is not None:
         parts.append(plain)
     return b"".join(parts)
 
@@ -231,7 +231,7 @@ def test_a_frame_that_lies_is_refused(algorithm: Algorithm, lie: tuple[str, obje
         nonlocal most
         for at in range(len(coded)):
             reader.put(coded[at : at + 1])
-            while plain := reader.take(100):
+            while (plain := reader.take(100)) is not None:
                 most = max(most, len(plain))
 
     with pytest.raises(ProtocolError):
@@ -245,7 +245,7 @@ def test_what_grows_a_thousandfold_comes_in_pieces(algorithm: Algorithm) -> None
     reader = FrameReader(algorithm)
     reader.put(frame(data, 0, algorithm.name))
     sizes = []
-    while plain := reader.take():
+    while (plain := reader.take()) is not None:
         sizes.append(len(plain))
     assert sum(sizes) == len(data)
     assert max(sizes) <= 1 << 17
@@ -331,3 +331,30 @@ def test_without_zstandard_zlib_alone_is_offered() -> None:
 
 def test_both_are_offered_here() -> None:
     assert frames.OFFERED == BOTH
+
+
+def test_what_yields_nothing_is_taken_a_frame_at_a_time() -> None:
+    reader = FrameReader(Algorithm("zlib", 4))
+    reader.put(frame(b"", 0, "zlib") * 1_000)
+    assert [reader.take() for _ in range(1_001)] == [b""] * 1_000 + [None]
+
+
+def test_and_a_block_at_a_time() -> None:
+    blocks = 1_000
+    head = b"\x28\xb5\x2f\xfd" + bytes((0x00, 0x50))
+    packed = head + b"\x00\x00\x00" * blocks
+    reader = FrameReader(Algorithm("zstd", 3))
+    reader.put(len(packed).to_bytes(3, "little") + b"\0" + (1).to_bytes(3, "little") + packed[:-1])
+    took = [reader.take() for _ in range(blocks - 1)]
+    assert took == [b""] * (blocks - 1)
+
+
+def test_of_frames_before_what_was_taken_the_last_is_kept() -> None:
+    reader = FrameReader(Algorithm("zlib", 4))
+    one = packet(0, b"\x0e")
+    for number in range(1_000):
+        reader.put(frame(one, 0, "zlib"))
+        read(reader, b"", 100)
+        reader.forget(number * len(one))
+    assert len(reader._begun) <= 2
+    assert reader.last_number(1_000 * len(one)) == 0
