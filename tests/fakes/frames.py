@@ -99,6 +99,7 @@ class CompressingClient(RawClient):
     def authenticate(self, password: str) -> bytes:
         ok = super().authenticate(password)
         self.compresses = True
+        self._came, self._unread, self._at = self._unread[self._at :], b"", 0
         return ok
 
     def send(self, data: bytes) -> None:
