@@ -21,7 +21,7 @@ from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tag_logs import Steps
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.errors import CacheUnavailable
-from sqlcache.memcache.cluster import Cluster
+from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.protocol import STORED, meta_get, meta_set
 
 
@@ -71,9 +71,9 @@ class ServerNotes:
         if now == self._met:
             self._unput.update(name for name, note in found.items() if note is None)
         else:
-            self._unput = {name for name in self._cluster.nodes if found.get(name) != now.note}
             await self._forget(now, found, steps)
             self._met = now
+            self._unput = {name for name in self._cluster.nodes if found.get(name) != now.note}
             for name in self._cluster.nodes - found.keys():
                 if self._cluster.health_of(name).greeted:  # else it will be, and is seen to then
                     self._fences.owed.owe(ROOT.on(name))
@@ -83,7 +83,7 @@ class ServerNotes:
 
     async def _forget(self, now: Origin, found: Mapping[str, bytes | None], steps: Steps) -> None:
         met = self._met
-        if met is not None and met[:2] != now[:2]:
+        if met is not None and met._replace(began=now.began) != now:
             others, blank = list(found), []
         else:
             others = [name for name, note in found.items() if note not in (now.note, None)]
@@ -116,26 +116,28 @@ class ServerNotes:
 
     async def _found(self, of: Origin, names: Iterable[str]) -> dict[str, bytes | None]:
         """The notes on those of these nodes that answer."""
-        ask = meta_get(self._keyspace.server(of.data_set))
-        routes = {name: self._placement.root_key(name) for name in names}
-        replies = await self._cluster.ask([(route, ask) for route in routes.values()])
-        told = zip(routes, replies, strict=True)
+        names, ask = list(names), meta_get(self._keyspace.server(of.data_set))
+        replies = await self._cluster.ask(self._on_each(names, ask))
+        told = zip(names, replies, strict=True)
         return {name: reply[1] for name, reply in told if reply is not None}
 
     async def _put(self, names: Iterable[str]) -> None:
-        if self._met is None:
-            return
-        put = meta_set(self._keyspace.server(self._met.data_set), self._met.note, ttl_s=0)
-        routes = {name: self._placement.root_key(name) for name in names}
-        replies = await self._cluster.ask([(route, put) for route in routes.values()])
-        for name, reply in zip(routes, replies, strict=True):
+        names = list(names)
+        replies = await self._cluster.ask(self._puts(names))
+        for name, reply in zip(names, replies, strict=True):
             if reply is not None and reply[0] == STORED:
                 self._unput.discard(name)
 
     def _was_bumped(self, tag: Tag) -> None:
         """What was owed was made."""
-        met, name = self._met, tag.node
-        if met is None or tag != ROOT.on(name) or name not in self._unput:
-            return
-        put = meta_set(self._keyspace.server(met.data_set), met.note, ttl_s=0)
-        self._cluster.submit([(self._placement.root_key(name), put)], lambda _: None)
+        if tag == ROOT.on(tag.node) and tag.node in self._unput:
+            self._cluster.submit(self._puts([tag.node]), lambda _: None)
+
+    def _puts(self, names: Iterable[str]) -> list[Request]:
+        """What puts the own note; something was met."""
+        assert self._met is not None
+        key = self._keyspace.server(self._met.data_set)
+        return self._on_each(names, meta_set(key, self._met.note, ttl_s=0))
+
+    def _on_each(self, names: Iterable[str], request: bytes) -> list[Request]:
+        return [(self._placement.root_key(name), request) for name in names]

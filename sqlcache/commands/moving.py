@@ -202,11 +202,15 @@ class _Deployment:
             await self._add(some, elapsed_s, counts)
         mark = loaded(self._own)
         last = self._keyspace.roster(lapses=False)
-        note = self._note(place)
-        for name, server in zip(self._names, header.get("servers", ()), strict=False):
-            if server is not None:
-                put = meta_set(note, server.encode(), mode=b"E", ttl_s=0)
-                await self._replies([(self._root(name), put)])
+        notes = zip(self._names, header.get("servers", ()), strict=False)  # older files have none
+        key = self._note(place)
+        await self._replies(
+            [
+                (self._root(name), meta_set(key, note.encode(), mode=b"E", ttl_s=0))
+                for name, note in notes
+                if note is not None
+            ]
+        )
         await self._turns.keep(place, await self._turns.kept())
         marks = await self._ask_each([meta_set(last, mark, mode=b"E", ttl_s=0)] * len(self._names))
         if any(reply[0] != STORED for reply in marks):

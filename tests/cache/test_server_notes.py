@@ -1,15 +1,25 @@
 """Which server the answers on each node are from: who starts forgets what another's are."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
 from sqlcache.cache.engine import Engine
+from sqlcache.cache.fences import Fences
 from sqlcache.cache.server_notes import Origin
-from sqlcache.cache.tags import ROOT
+from sqlcache.cache.tag_logs import Steps
+from sqlcache.cache.tags import ROOT, Tag
+from sqlcache.memcache.health import Health
 from sqlcache.memcache.protocol import meta_delete, meta_get
-from tests.cache.engines import KEYSPACE, Node, answer_to, engine_on, filled, read_of
+from tests.cache.engines import (
+    KEYSPACE,
+    Node,
+    answer_to,
+    engine_on,
+    eventually,
+    filled,
+    read_of,
+)
 
 ONE = Origin("shop", "one", 100)
 ANEW = ONE._replace(began=200)
@@ -29,10 +39,12 @@ async def noted_on(node: Node) -> bytes | None:
     return noted
 
 
-async def eventually(so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not so():
-            await asyncio.sleep(0.01)
+async def owes_nothing(engine: Engine) -> bool:
+    return not engine._fences.owed.tags
+
+
+async def is_greeted(health: Health) -> bool:
+    return health.greeted
 
 
 async def close(*engines: Engine) -> None:
@@ -118,7 +130,7 @@ async def test_a_node_that_is_away_is_bumped_when_it_is_back_and_noted_with_that
     await second.answers_are_of(OTHER)
     assert await noted_on(node) == OTHER.note
     other.away = False
-    await eventually(lambda: not second._fences.owed.tags)
+    await eventually(lambda: owes_nothing(second))
     await asyncio.sleep(0)
     assert await noted_on(other) == OTHER.note
     for read in reads:
@@ -142,7 +154,7 @@ async def test_one_that_is_away_as_somebody_starts_is_asked_before_it_is_used(
     assert not second._fences.owed.tags
     assert not health.greeted
     other.away = False
-    await eventually(lambda: health.greeted)
+    await eventually(lambda: is_greeted(health))
     assert await noted_on(other) == origin.note
     for read in reads:
         assert await answer_to(first, read) == (b"stored" if origin == ONE else None)
@@ -169,3 +181,21 @@ async def test_a_note_is_put_only_where_the_bump_was_made(node: Node) -> None:
         assert await answer_to(first, read) is None
         assert await answer_to(third, read) is None
     await close(first, second, third)
+
+
+async def test_a_bump_that_is_made_before_it_is_met_puts_no_note(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = list[bytes | None]()
+    plainly = Fences.renew_version
+
+    async def renew_version(fences: Fences, tag: Tag, steps: Steps | None = None) -> bool:
+        fences.owed.on_made(tag)
+        noted.append(await noted_on(node))
+        return await plainly(fences, tag, steps)
+
+    monkeypatch.setattr(Fences, "renew_version", renew_version)
+    engine = await started(node)
+    assert set(noted) == {None}
+    assert await noted_on(node) == ONE.note
+    await engine.close()

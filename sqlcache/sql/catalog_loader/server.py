@@ -48,7 +48,7 @@ _CALLED_UTF8MB3: Final[Mapping[Flavour, tuple[int, ...]]] = {
 
 _AGE = (  # both by one reading of the server's clock
     "SELECT UNIX_TIMESTAMP(), VARIABLE_VALUE"
-    " FROM /*!80000 performance_schema *//*M!100000 information_schema */.global_status"
+    " FROM /*!50700 performance_schema *//*M!100000 information_schema */.global_status"
     " WHERE VARIABLE_NAME = 'Uptime'"
 )
 
