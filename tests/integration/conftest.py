@@ -48,3 +48,19 @@ The protocol and the store:
 32 commands that make a session another one, and statements that remember their parameters
 33 limits of memcached: the length of keys and items, and tags that it evicts
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sqlcache.demo.servers import PrivateSqlServer
+from tests.integration.scripts import World
+
+
+@pytest.fixture(scope="module")
+def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A module's sqlcache and memcached before each kind of SQL server in turn."""
+    with World(upstream, tmp_path_factory.mktemp("world")) as started:
+        yield started

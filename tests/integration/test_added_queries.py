@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 
 import pymysql
 import pytest
 
-from sqlcache.demo.servers import PrivateServer, PrivateSqlServer
+from sqlcache.demo.servers import PrivateServer
 from tests.integration.scripts import World
 
 MAKE = "CREATE TABLE t (id INT PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)"
@@ -97,12 +96,6 @@ SNAPSHOTS = {"pymysql": 1}
 # Who fills an entry that counts all rows asks for FOUND_ROWS(), so that its client has no need to.
 COUNTS = {"wordpress": 1}
 _TRIES = 5
-
-
-@pytest.fixture(scope="module")
-def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with World(upstream, tmp_path_factory.mktemp("world")) as started:
-        yield started
 
 
 def bypasses(world: World) -> float:

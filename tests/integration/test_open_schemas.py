@@ -12,12 +12,6 @@ from tests.integration.scripts import World
 READ = "SELECT v FROM t"
 
 
-@pytest.fixture(scope="module")
-def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with World(upstream, tmp_path_factory.mktemp("world")) as started:
-        yield started
-
-
 @pytest.fixture(autouse=True)
 def open_schemas(upstream: PrivateSqlServer) -> Iterator[None]:
     """Nothing is left there."""

@@ -59,12 +59,6 @@ FOLLOWED = (
 )
 
 
-@pytest.fixture(scope="module")
-def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with World(upstream, tmp_path_factory.mktemp("world")) as made:
-        yield made
-
-
 def ahead(proxy: PrivateSqlcache) -> float:
     return proxy.metrics().get(AHEAD, 0)
 

@@ -5,7 +5,6 @@ All scripts repeat their statements: the first time makes a plan, the others go 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from threading import Thread
@@ -28,12 +27,6 @@ EOF_BYTES = 5
 FENCES = "sqlcache_fences_total"
 SHARED = "sqlcache_fences_shared_total"
 MAKE = "CREATE TABLE t (a INT PRIMARY KEY, v VARCHAR(20)); INSERT INTO t VALUES (1, 'x'), (2, 'y')"
-
-
-@pytest.fixture(scope="module")
-def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with World(upstream, tmp_path_factory.mktemp("world")) as started:
-        yield started
 
 
 @pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")

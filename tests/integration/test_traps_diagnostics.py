@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from sqlcache.demo.servers import PrivateSqlServer
 from sqlcache.mysql.constants import Command
 from tests.integration.scripts import World
 from tests.integration.sessions import MAKE
-
-
-@pytest.fixture(scope="module")
-def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with World(upstream, tmp_path_factory.mktemp("world")) as started:
-        yield started
-
 
 FAILS = (
     *("SELECT nothing FROM t", "INSERT INTO t (a) VALUES (1), (1)", "SET nosuch = 1", "SELEC"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -13,12 +12,6 @@ from tests.integration.scripts import World
 from tests.integration.sessions import MAKE
 
 MEGABYTE = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with World(upstream, tmp_path_factory.mktemp("world")) as started:
-        yield started
 
 
 BETWEEN = [

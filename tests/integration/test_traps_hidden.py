@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sqlcache.demo.servers import PrivateSqlServer
 from tests.integration.scripts import World
-
-
-@pytest.fixture(scope="module")
-def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with World(upstream, tmp_path_factory.mktemp("world")) as made:
-        yield made
-
 
 DOC = "'<a><b>X</b><b>Y</b></a>'"
 XPATHS = {

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from sqlcache.demo.servers import PrivateSqlServer
 from tests.integration.scripts import World
 from tests.integration.sessions import MAKE
-
-
-@pytest.fixture(scope="module")
-def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with World(upstream, tmp_path_factory.mktemp("world")) as started:
-        yield started
-
 
 # Temporary tables.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import mysql.connector
@@ -11,7 +10,6 @@ import MySQLdb
 import pymysql
 import pytest
 
-from sqlcache.demo.servers import PrivateSqlServer
 from tests.fakes.raw_client import RawClient
 from tests.integration.scripts import World
 
@@ -20,12 +18,6 @@ MAKE = (
     " INSERT INTO t VALUES (1, 'x', '2020-01-01 00:00:00.5', 1.5, X'00FF'), (2, NULL, NULL, 0, '')"
 )
 READ = "SELECT a, v, at, d, b FROM t ORDER BY a"
-
-
-@pytest.fixture(scope="module")
-def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with World(upstream, tmp_path_factory.mktemp("world")) as started:
-        yield started
 
 
 def by_pymysql(server: Any, world: World, schema: str) -> Any:

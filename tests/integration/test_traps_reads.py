@@ -17,12 +17,6 @@ MAKE = (
 )
 
 
-@pytest.fixture(scope="module")
-def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with World(upstream, tmp_path_factory.mktemp("world")) as started:
-        yield started
-
-
 def test_trap_01_what_is_not_deterministic_is_asked_anew_each_time(
     world: World, schema: str
 ) -> None:

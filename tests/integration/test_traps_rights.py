@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from typing import Any
 
@@ -13,12 +12,6 @@ from sqlcache.demo.servers import PrivateMemcached, PrivateSqlServer, wait_until
 from tests.conftest import ProxyFactory
 from tests.integration.scripts import World
 from tests.integration.sessions import MAKE, USER
-
-
-@pytest.fixture(scope="module")
-def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with World(upstream, tmp_path_factory.mktemp("world")) as started:
-        yield started
 
 
 def test_trap_10_a_hit_needs_the_right_to_read(world: World) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from sqlcache.demo.servers import PrivateSqlServer
 from tests.integration.scripts import Options, World
 
 MAKE = (
@@ -14,12 +11,6 @@ MAKE = (
     " INSERT INTO t VALUES (1, 'x'), (2, 'y'); INSERT INTO u VALUES (1, 1), (2, 2)"
 )
 READ = "SELECT v FROM t"
-
-
-@pytest.fixture(scope="module")
-def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with World(upstream, tmp_path_factory.mktemp("world")) as started:
-        yield started
 
 
 def spared(steps: list[str], first: str = "") -> str:

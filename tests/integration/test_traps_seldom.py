@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from pymysql.constants import CLIENT
 
-from sqlcache.demo.servers import PrivateSqlServer
 from tests.integration.scripts import World
-
-
-@pytest.fixture(scope="module")
-def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with World(upstream, tmp_path_factory.mktemp("world")) as started:
-        yield started
 
 
 def test_a_client_may_have_said_that_it_names_no_schemas(world: World) -> None:

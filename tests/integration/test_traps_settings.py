@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from sqlcache.demo.servers import PrivateSqlServer
 from tests.integration.scripts import World
 from tests.integration.sessions import MAKE, USER
 
@@ -14,12 +11,6 @@ CHARACTER_SETS = (
     "@@character_set_client, @@character_set_connection, @@character_set_results,"
     " @@collation_connection"
 )
-
-
-@pytest.fixture(scope="module")
-def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with World(upstream, tmp_path_factory.mktemp("world")) as started:
-        yield started
 
 
 def test_trap_03_the_collation_in_column_definitions_is_the_sessions_own(world: World) -> None:

@@ -3,11 +3,8 @@ hide all that they do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from sqlcache.demo.servers import PrivateSqlServer
 from tests.integration.scripts import World
 
 MAKE = (
@@ -15,12 +12,6 @@ MAKE = (
     " CREATE TABLE u (a INT, v VARCHAR(20)); INSERT INTO u VALUES (1, 'u');"
     " CREATE VIEW seen AS SELECT v FROM t; CREATE VIEW far AS SELECT v FROM seen"
 )
-
-
-@pytest.fixture(scope="module")
-def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with World(upstream, tmp_path_factory.mktemp("world")) as started:
-        yield started
 
 
 UNRELATED = [

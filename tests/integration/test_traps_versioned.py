@@ -5,24 +5,16 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 
-from sqlcache.demo.servers import PrivateSqlServer
 from tests.integration.scripts import World
 
 MAKE = (
     "CREATE TABLE t (a INT PRIMARY KEY, v VARCHAR(20)); INSERT INTO t VALUES (1, 'x'), (2, 'y');"
     " CREATE TABLE u (a INT); INSERT INTO u VALUES (1)"
 )
-
-
-@pytest.fixture(scope="module")
-def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with World(upstream, tmp_path_factory.mktemp("world")) as started:
-        yield started
 
 
 HARMLESS = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from pymysql.constants import CLIENT
 
-from sqlcache.demo.servers import PrivateSqlServer, wait_until
+from sqlcache.demo.servers import wait_until
 from sqlcache.mysql.constants import Command
 from tests.integration.scripts import World
 
@@ -20,12 +19,6 @@ MAKE = (
     " CREATE TABLE u (a INT PRIMARY KEY, v VARCHAR(20));"
     " INSERT INTO t VALUES (1, 'x'), (2, 'y'); INSERT INTO u VALUES (1, 'one'), (2, 'two')"
 )
-
-
-@pytest.fixture(scope="module")
-def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with World(upstream, tmp_path_factory.mktemp("world")) as started:
-        yield started
 
 
 def seen(first: str, writes: list[str], reads: list[str]) -> str:
