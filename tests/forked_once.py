@@ -17,5 +17,5 @@ for module, name in (
     vars(module)[name] = cache(vars(module)[name])
 
 cgroup.memory_limit_bytes()
-cli.make_parser()
+vars(cli)["make_parser"]()
 site(Mock(), Mock())  # for the patterns of its paths, too, which `re` keeps

@@ -13,7 +13,7 @@ import pytest
 from argparse_manpage.manpage import Manpage
 
 from sqlcache import __version__
-from sqlcache.cli import make_parser
+from sqlcache.commands.parser import make_parser
 
 PAGE = Path(__file__).parents[1] / "docs" / "sqlcache.1"
 SECTIONS = {
