@@ -85,6 +85,7 @@ LAYERS = {
     "sqlcache.api": Layer.TOP,  # it embeds the proxy
     "sqlcache.admin": Layer.DOORS,
     "sqlcache.binlog": Layer.DOORS,
+    "sqlcache.binlog.change": Layer.CORE,
     "sqlcache.binlog.events": Layer.CORE,
     "sqlcache.binlog.session_settings": Layer.CORE,
     "sqlcache.binlog.transactions": Layer.CORE,

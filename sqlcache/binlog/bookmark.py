@@ -3,9 +3,9 @@
 import asyncio
 from typing import Final
 
+from sqlcache.binlog.change import Place
 from sqlcache.binlog.places import Places
 from sqlcache.binlog.source import Source, order
-from sqlcache.binlog.transactions import Place
 from sqlcache.binlog.turns import Remembered
 from sqlcache.errors import BinlogGap
 

@@ -14,9 +14,9 @@ from operator import or_
 from typing import Final, NamedTuple
 
 from sqlcache.binlog.additions import only_adds
+from sqlcache.binlog.change import Change, Logged
 from sqlcache.binlog.hindsight import Hindsight, Stamp
 from sqlcache.binlog.temporary import LoggedTemporaryTables, concerns
-from sqlcache.binlog.transactions import Change, Logged
 from sqlcache.cache.bounded import Bounded, weigh
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.keys import digest

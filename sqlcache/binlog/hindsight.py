@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
+from sqlcache.binlog.change import Place
 from sqlcache.binlog.source import order
-from sqlcache.binlog.transactions import Place
 
 Stamp = tuple[int, int]
 """Which definitions are known."""

@@ -4,8 +4,8 @@ import asyncio
 from collections import deque
 from typing import Final
 
+from sqlcache.binlog.change import Place
 from sqlcache.binlog.source import order
-from sqlcache.binlog.transactions import Place
 
 LOOK_EVERY_S: Final = 0.5  # how far the log has got
 _MOST_AHEAD: Final = 1_000

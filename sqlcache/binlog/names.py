@@ -15,7 +15,7 @@ Laws:
 from collections.abc import Iterable
 from typing import Final
 
-from sqlcache.binlog.transactions import Change
+from sqlcache.binlog.change import Change
 from sqlcache.cache.keys import commit_id
 
 _MOST_SOURCES: Final = 1_000

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from sqlcache.binlog.change import Place
 from sqlcache.binlog.source import CannotFollow, Connect, Source, order
-from sqlcache.binlog.transactions import Place
 from sqlcache.binlog.turns import Kept, Turns
 from sqlcache.cache.node_watch import Proof, Verdict
 from sqlcache.errors import UpstreamError

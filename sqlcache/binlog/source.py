@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from enum import Enum
 from typing import Any, Final
 
+from sqlcache.binlog.change import Change, Commit, Place
 from sqlcache.binlog.events import Event, EventStream
-from sqlcache.binlog.transactions import Change, Commit, Place
 from sqlcache.driver import aiomysql
 from sqlcache.errors import StreamEnded, UpstreamError
 from sqlcache.mysql.constants import Command

@@ -14,13 +14,14 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 from sqlcache.binlog.bookmark import Bookmark, NodeIsBehind
+from sqlcache.binlog.change import Change
 from sqlcache.binlog.effects import Effects, Reading
 from sqlcache.binlog.events import Event, Kind
 from sqlcache.binlog.lag import LOOK_EVERY_S, Lag
 from sqlcache.binlog.names import Names
 from sqlcache.binlog.places import Places
 from sqlcache.binlog.source import CannotFollow, Connect, Seen, Source, order, refusal
-from sqlcache.binlog.transactions import Change, Transactions
+from sqlcache.binlog.transactions import Transactions
 from sqlcache.binlog.turns import Remembered, Turns
 from sqlcache.binlog.unsettled import Unsettled
 from sqlcache.cache.tags import Tag

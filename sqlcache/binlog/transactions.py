@@ -8,7 +8,7 @@ Laws:
   as long as the session lives that has prepared them.
 - What an event says and is not understood is told as a change of everything. An event that nobody
   knows is passed over only where the server marks it as one that may be.
-- Statements are told by one of each shape, and no more of them than `_MOST_STATEMENTS` of a
+- Statements are told by one of each shape, and no more of them than `MOST_STATEMENTS` of a
   transaction: what a text writes, its literals do not decide. Behind one that may define something
   of each shape once more: names may mean something else there.
 """
@@ -17,10 +17,10 @@ import re
 import struct
 import uuid
 import zlib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final
 
+from sqlcache.binlog.change import MOST_TABLES, MOST_TEXT_BYTES, Change, Commit, Logged, Place
 from sqlcache.binlog.events import (
     DELETIONS,
     EVENT_HEADER_BYTES,
@@ -38,13 +38,9 @@ from sqlcache.sql.lexer import lex
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.statement import ADDS, DELETES, Changes
 
-_MOST_TABLES: Final = 10_000
-_MOST_STATEMENTS: Final = 1_000
-_MOST_TEXT_BYTES: Final = 4_194_304
 _LONG_BYTES: Final = 8_192  # of an event with a text
 _MOST_PREPARED: Final = 10_000
 _MOST_PREPARED_BYTES: Final = 16_777_216
-_TABLE_BYTES: Final = 500  # each with changed rows takes
 
 _UPDATES: Final = Changes(None)
 _ARTIFICIAL, _IGNORABLE = 0x20, 0x80
@@ -95,102 +91,9 @@ _XID: Final = re.compile(rb"X'([0-9a-f]*)',X'([0-9a-f]*)',(\d+)", re.IGNORECASE)
 # From the first blank of several alone: there may be any number of them, in a literal.
 _STARTS_TRANSACTION: Final = re.compile(rb"(?<!\s)\s++START\s++TRANSACTION\s*+$", re.IGNORECASE)
 _VERB: Final = re.compile(rb"[A-Z]+", re.IGNORECASE)
-_DEFINES_NOTHING: Final = re.compile(rb"(?:INSERT|REPLACE|UPDATE|DELETE|LOAD)\b", re.IGNORECASE)
 
-Place = tuple[str, int]
-"""A file of the log, and where in it."""
 _Name = tuple[bytes, bytes, int]
 """A branch's, of XA."""
-
-
-class Logged(NamedTuple):
-    """A statement that the log has as its text, in UTF-8. `schema` was the default one. `shape` is
-    the text's, b"" where it has none; `session` tells the one that ran it from others."""
-
-    text: bytes
-    schema: str | None
-    dialect: Dialect
-    shape: bytes = b""
-    session: bytes = b""
-
-    @property
-    def read_as(self) -> tuple[bytes, str | None, Dialect]:
-        """What else than literals decides what it does."""
-        return self.shape, self.schema, self.dialect
-
-    @property
-    def may_define(self) -> bool:
-        """Whether it may change definitions."""
-        return not _DEFINES_NOTHING.match(self.shape or self.text)
-
-
-class Commit(NamedTuple):
-    """A commit's GTID, MySQL's or MariaDB's: what it begins with, and the number that comes last.
-    `server` is the number of the server on which it was made; 0 of one that was not found in the
-    log."""
-
-    source: str
-    number: int
-    server: int
-
-
-@dataclass(slots=True)
-class Change:
-    """What became visible at once.
-
-    `tables` are those with changed rows, by schema and name as the server writes them, and what was
-    done to these. `everything` says why that may have been anything; "" where it is known.
-    """
-
-    tables: dict[tuple[str, str], Changes] = field(default_factory=dict)
-    statements: list[Logged] = field(default_factory=list)
-    everything: str = ""
-    commit: Commit | None = None
-    """None where it has no GTID that is read."""
-    name: bytes | None = None
-    """What tags' logs call it, see `names`."""
-    end: Place = ("", 0)
-    """Where the log goes on behind it."""
-    is_placed: bool = True
-    """Whether that tells when it can be seen, see `Source.can_be_seen`: not of a branch, which the
-    log has before it is committed, nor behind 4 GiB of a file."""
-    session: int | None = None
-    """The one that unlocks its tables after it is done for all that the log says, and by that lets
-    it be seen: that is so of those without transactions."""
-    text_bytes: int = 0
-    _query: int | None = None  # that the session was at when it was asked first; 0 for none
-
-    def __bool__(self) -> bool:
-        return bool(self.tables or self.statements or self.everything)
-
-    @property
-    def size_bytes(self) -> int:
-        """About how many bytes of memory it takes."""
-        return self.text_bytes + _TABLE_BYTES * len(self.tables)
-
-    def may_be_locked(self, queries: Mapping[int, int]) -> bool:
-        """Whether its session is at what it was at when this was asked first. `queries`: what those
-        are at that are at work."""
-        query = queries.get(self.session or 0)
-        if self._query is None:
-            self._query = query or 0
-        return query is not None and query == self._query
-
-    def merge(self, tables: Iterable[tuple[tuple[str, str], Changes]]) -> None:
-        """Adds tables with changed rows."""
-        for name, changes in tables:
-            self.tables[name] = changes.with_(self.tables.get(name, ADDS))
-        if len(self.tables) > _MOST_TABLES:
-            self.everything = "a transaction wrote more tables than are kept apart"
-            self.tables.clear()
-
-    def add(self, statement: Logged) -> None:
-        """Adds a statement."""
-        self.statements.append(statement)
-        self.text_bytes += len(statement.text) + len(statement.shape)
-        if len(self.statements) > _MOST_STATEMENTS or self.text_bytes > _MOST_TEXT_BYTES:
-            self.everything = "a transaction has more statements than are kept apart"
-            self.statements.clear()
 
 
 class Transactions:
@@ -342,7 +245,7 @@ class Transactions:
         if number in self._touched:  # a number may be another table's from here on
             self._settle()
         self._tables[number] = schema.decode(), body[at : at + size].decode()
-        if len(self._tables) > _MOST_TABLES:
+        if len(self._tables) > MOST_TABLES:
             self._open.everything = "a transaction names more tables than are kept apart"
             self._tables.clear()
             self._touched.clear()
@@ -520,10 +423,10 @@ def _inflated(packed: bytes) -> bytes:
     width = packed[0] & 0x07
     length = int.from_bytes(packed[1 : 1 + width], "big")
     unpacker = zlib.decompressobj()
-    if length > _MOST_TEXT_BYTES:
+    if length > MOST_TEXT_BYTES:
         raise ValueError("a compressed statement is longer than is read")
     try:
-        text = unpacker.decompress(packed[1 + width :], _MOST_TEXT_BYTES)
+        text = unpacker.decompress(packed[1 + width :], MOST_TEXT_BYTES)
     except zlib.error:
         raise ValueError("a compressed statement cannot be unpacked") from None
     if len(text) != length:

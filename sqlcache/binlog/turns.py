@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from sqlcache.binlog.transactions import Place
+from sqlcache.binlog.change import Place
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.memcache.cluster import Cluster

@@ -9,7 +9,7 @@ from itertools import count
 from operator import attrgetter
 from typing import Final
 
-from sqlcache.binlog.transactions import Change
+from sqlcache.binlog.change import Change
 from sqlcache.binlog.turns import Remembered
 from sqlcache.cache.tags import Tag
 

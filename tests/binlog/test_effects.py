@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from sqlcache.binlog import effects
+from sqlcache.binlog.change import Change, Logged
 from sqlcache.binlog.effects import Effects, Reading
-from sqlcache.binlog.transactions import Change, Logged
 from sqlcache.cache.own_commits import OwnCommits
 from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag
 from sqlcache.metrics import Metrics

@@ -2,8 +2,8 @@
 
 import pytest
 
+from sqlcache.binlog.change import Place
 from sqlcache.binlog.hindsight import Hindsight, Stamp
-from sqlcache.binlog.transactions import Place
 
 FIRST, SECOND = (1, 1), (2, 1)
 S = frozenset({"s"})

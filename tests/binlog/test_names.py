@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from sqlcache.binlog.change import Change, Commit
 from sqlcache.binlog.names import Names
-from sqlcache.binlog.transactions import Change, Commit
 from sqlcache.cache.keys import commit_id
 
 READING = b"reading"

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
+from sqlcache.binlog.change import Change, Commit
 from sqlcache.binlog.source import Seen, Source
-from sqlcache.binlog.transactions import Change, Commit
 
 A, B = "cf4a86ca-ed25-11f1-af8a-02fc00000001", "12345678-ed25-11f1-af8a-02fc00000001"
 

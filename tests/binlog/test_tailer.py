@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from sqlcache.binlog.change import Change, Commit, Place
 from sqlcache.binlog.events import Event, EventStream, Kind
 from sqlcache.binlog.lag import LOOK_EVERY_S
 from sqlcache.binlog.source import Seen, Source
 from sqlcache.binlog.tailer import Tailer, taken
-from sqlcache.binlog.transactions import Change, Commit, Place, Transactions
+from sqlcache.binlog.transactions import Transactions
 from sqlcache.binlog.turns import Remembered
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.errors import BinlogGap

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlcache.binlog import transactions
+from sqlcache.binlog.change import Change
 from sqlcache.binlog.events import ROWS, EventStream, Kind
-from sqlcache.binlog.transactions import Change, Transactions
+from sqlcache.binlog.transactions import Transactions
 from sqlcache.sql.statement import ADDS, ANYTHING, DELETES, Changes
 from tests.binlog.logs import (
     SERVER,

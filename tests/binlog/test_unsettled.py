@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 
 from sqlcache.binlog import unsettled
-from sqlcache.binlog.transactions import Change
+from sqlcache.binlog.change import Change
 from sqlcache.binlog.turns import Remembered
 from sqlcache.binlog.unsettled import Unsettled
 from sqlcache.cache.tags import Tag

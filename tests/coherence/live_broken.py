@@ -19,8 +19,9 @@ from sqlcache import cli
 from sqlcache.api.collect import Collected
 from sqlcache.api.flights import Flights, Run
 from sqlcache.api.store import Call, ValueStore
+from sqlcache.binlog.change import Change
 from sqlcache.binlog.effects import Effects
-from sqlcache.binlog.transactions import Change, Transactions
+from sqlcache.binlog.transactions import Transactions
 from sqlcache.cache import kept_open, log_records, tag_checks, tag_logs
 from sqlcache.cache.fence import Fence, Told
 from sqlcache.cache.fences import Fences
