@@ -11,7 +11,7 @@ What that costs, a hop through a socket pair and a task switch, is paid where My
 A hit does without: `reads` finds what a session of the pool has planned in the context they share,
 asks the engine, and has aiomysql's converters decode the stored packets.
 
-- `cache`: `connect` and `Cache`, which put the rest together
+- `connecting`, `cache`: from what an app says to a `Cache`, which puts the rest together
 - `pool`, `transaction`: connections, what runs on them
 - `fetches`, `rows`: how rows are asked for, what comes back
 - `reads`: the quick way of reads
@@ -21,8 +21,9 @@ asks the engine, and has aiomysql's converters decode the stored packets.
 - `sqlalchemy`: an engine of SQLAlchemy on the same cache
 """
 
-from sqlcache.api.cache import Cache, connect
+from sqlcache.api.cache import Cache
 from sqlcache.api.cached import MISSING, CachedFunction, Missing
+from sqlcache.api.connecting import connect
 from sqlcache.api.transaction import Done, Transaction
 from sqlcache.api.values import PickleCodec
 from sqlcache.plan.explanations import Explanation
