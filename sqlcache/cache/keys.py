@@ -27,6 +27,14 @@ def digest(fields: Iterable[bytes]) -> bytes:
     return _hashed(fields).digest()
 
 
+def shortened(text: bytes, most_bytes: int) -> bytes:
+    """A text, or in so many bytes what is as good as it."""
+    if len(text) <= most_bytes:
+        return text
+    mark = digest([text]).hex().encode()
+    return text[: most_bytes - len(mark) - 1] + b" " + mark
+
+
 def commit_id(reading: bytes, gtid: bytes) -> bytes:
     """What tells a commit from others in tags' logs, for one reading of the binary log."""
     return digest((reading, gtid))[:_COMMIT_BYTES]

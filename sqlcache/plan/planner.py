@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sqlcache.cache.bounded import Bounded, Tally, weigh
 from sqlcache.cache.engine import Engine
-from sqlcache.cache.keys import digest
+from sqlcache.cache.keys import shortened
 from sqlcache.cache.reads import Read, Template
 from sqlcache.cache.tags import Tag, read_tags, with_first
 from sqlcache.metrics import Metrics
@@ -188,7 +188,7 @@ class Planner:
         self, packet: bytes, lexed: Lexed, statement: Statement, context: Context
     ) -> Read | NotCacheable:
         """The read a statement is, remembered for its packet; or why it is none."""
-        if context.several and _may_be_several(lexed):
+        if context.several and lexed.may_be_several:
             return SEVERAL
         like = self._plan(lexed, statement, context, context.schema, strings=context.sends_utf8)
         if not isinstance(like, Read):
@@ -299,7 +299,7 @@ class Planner:
             context.fingerprint,
             b"",
             with_first(assessment.tags, (each.name for each in pinning)),
-            _name_of(lexed.shape),
+            shortened(lexed.shape, _LONGEST_SHAPE),
             allowed,
             rolls_back=assessment.rolls_back,
             some_roll_back=assessment.some_roll_back,
@@ -496,20 +496,3 @@ class Planner:
         assert self.keeper.catalog is not None
         closure = self.keeper.catalog.reads.closure(names)
         return read_tags(closure.tables, closure.schemas)
-
-
-def _may_be_several(lexed: Lexed) -> bool:
-    """Whether the text of one statement may be several to a server that takes these: what stands
-    behind a semicolon is another, be it only a comment."""
-    if b";" not in lexed.canonical:
-        return False
-    versioned = (piece for piece in lexed.pieces if piece.startswith((b"/*!", b"/*M!")))
-    return lexed.canonical.endswith(b";") or any(versioned)
-
-
-def _name_of(shape: bytes) -> bytes:
-    """A shape, or as good as it, in a few bytes: plans are many."""
-    if len(shape) <= _LONGEST_SHAPE:
-        return shape
-    mark = digest([shape]).hex().encode()
-    return shape[: _LONGEST_SHAPE - len(mark) - 1] + b" " + mark

@@ -119,6 +119,15 @@ class Lexed(NamedTuple):
         """The tokens, without gaps and plain comments. Built anew at each call."""
         return tuple(_tokens(self.pieces, self.dialect))
 
+    @property
+    def may_be_several(self) -> bool:
+        """Whether this text of one statement may be several to a server that takes these: what
+        stands behind a semicolon is another, be it only a comment."""
+        if b";" not in self.canonical:
+            return False
+        versioned = (piece for piece in self.pieces if piece.startswith((b"/*!", b"/*M!")))
+        return self.canonical.endswith(b";") or any(versioned)
+
 
 def lex(text: bytes, dialect: Dialect) -> Lexed:
     """Splits a text and gives both its forms.
