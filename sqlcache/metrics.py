@@ -598,7 +598,8 @@ class Metrics:
     memcached_node_items: collections.Counter[str] = gauge_by(
         "node",
         "items",
-        "What the node says of itself, like all of the following: items it holds.",
+        "What the node says of itself, like all of the following: items it holds. `memory` says no"
+        " more than its items, bytes, limit and evictions.",
         _AS_LOAD,
         _NOTHING,
     )
@@ -612,7 +613,7 @@ class Metrics:
     memcached_node_limit_bytes: collections.Counter[str] = gauge_by(
         "node",
         "bytes",
-        "Bytes it may hold, its `-m`.",
+        "Bytes it may hold: its `-m`; of `memory`, `memcached.memory_bytes`.",
         "the same on all nodes",
         "nodes share alike, whatever their size: make them alike",
     )
@@ -628,7 +629,7 @@ class Metrics:
         "items",
         "Items it gave up for want of room.",
         "0, or few beside its sets",
-        "give it more memory (`-m`)",
+        "give it more memory: `-m`, or `memcached.memory_bytes`",
     )
     memcached_node_hits: collections.Counter[str] = counter_by(
         "node",

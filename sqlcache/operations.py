@@ -15,6 +15,7 @@ from sqlcache.cache.tags import Tag
 from sqlcache.errors import CacheUnavailable, ConfigError
 from sqlcache.host_names import addresses
 from sqlcache.memcache.cluster import Cluster
+from sqlcache.memcache.memory import MemoryNode
 from sqlcache.plan.explanations import explain, new_session
 from sqlcache.plan.planner import Planner
 from sqlcache.settings import HostPort, Settings
@@ -59,7 +60,11 @@ class Operations:
         """Each memcached node, with its own figures if it answers."""
         away = set(self._cluster.away())
         if self._memcached.in_memory:
-            return [{"node": name, "away": 0} for name in self._cluster.nodes]
+            return [
+                {"node": name, "away": 0, **node.store.figures()}
+                for name, node in self._cluster.nodes.items()
+                if isinstance(node, MemoryNode)
+            ]
         asked = map(figures_of, self._memcached.addresses)
         return [
             {"node": str(address), "away": int(str(address) in away), **figures}

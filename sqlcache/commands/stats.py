@@ -24,8 +24,8 @@ def run(settings: Settings, table: str | None) -> int:
     """
     if settings.memcached.in_memory:
         raise ConfigError(
-            "memcached.nodes = memory: expected memcached nodes; what a process holds in its own"
-            " memory only its /metrics can tell"
+            "memcached.nodes = memory: expected memcached nodes; what a sqlcache holds in its own"
+            " memory, stats --nodes asks it by its admin address"
         )
     if table is None:
         return 0 if asyncio.run(_print_nodes(settings.memcached.addresses)) else 1

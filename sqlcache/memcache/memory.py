@@ -91,6 +91,15 @@ class ItemStore:
         """How many items are held, expired ones that nobody has asked for since among them."""
         return len(self._fleeting) + len(self._lasting)
 
+    def figures(self) -> dict[str, int]:
+        """What it has to say of itself, by memcached's names."""
+        return {
+            "curr_items": len(self),
+            "bytes": self.used_bytes,
+            "limit_maxbytes": self._max_bytes,
+            "evictions": self.evictions,
+        }
+
     def execute(self, payload: bytes) -> list[Reply]:
         """Carry out the requests in `payload`, in order.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 
 import pytest
 
 from sqlcache.app import nodes_of
-from sqlcache.demo.servers import PrivateSqlServer
+from sqlcache.demo.servers import PrivateSqlServer, wait_until
 from sqlcache.memcache.protocol import MAX_KEY_BYTES, STORED, meta_set
 from sqlcache.settings.sources import from_arguments
 from tests.coherence.sessions import Session, ask, count, run
@@ -48,6 +49,18 @@ def test_answers_are_stored_on_after_more_has_come_than_there_is_room_for(
         assert is_hit()
         assert relay.metrics()["sqlcache_memcached_nodes_away"] == 0
         assert count(relay, "fill_declined") == 1
+        (node,) = json.loads(relay.fetch("/api/nodes"))["items"]
+        assert (node["node"], node["limit_maxbytes"]) == ("memory", MEMORY_BYTES)
+        assert node["evictions"] > 0
+        assert 0 < node["bytes"] <= MEMORY_BYTES
+
+        def told(figure: str) -> float:
+            return relay.metrics()[f'sqlcache_memcached_node_{figure}{{node="memory"}}']
+
+        wait_until(lambda: told("evictions_total") >= node["evictions"], 20, "fresh figures")
+        assert told("limit_bytes") == MEMORY_BYTES
+        assert 0 < told("bytes") <= MEMORY_BYTES
+        assert told("items") > 1
 
 
 @pytest.mark.parametrize("max_item_bytes", [1_024, 1_000_000, 4_000_000])

@@ -267,7 +267,13 @@ def test_the_least_recently_used_items_make_room_for_new_ones() -> None:
         store.execute(meta_set(b"%d" % number, b"x" * 1000, ttl_s=0))
     held = [n for n in range(9) if store.execute(meta_get(b"%d" % n))[0][0] == b"VA"]
     assert held == [0, 3, 4, 5, 6, 7, 8]
-    assert store.evictions == 2
+    room = 7 * one.used_bytes
+    assert store.figures() == {
+        "curr_items": 7,
+        "bytes": room,
+        "limit_maxbytes": room,
+        "evictions": 2,
+    }
 
 
 @pytest.mark.parametrize("touched", [False, True])
