@@ -378,7 +378,7 @@ def test_what_is_empty_says_so(opened: Callable[[], Page], made_up: MadeUp) -> N
     made_up.summary |= {"hits": 0, "misses": 0, "reads": 0, "passed": {}, "hit_share": None}
     made_up.summary |= {"hit_seconds_counts": [0, 0, 0], "mysql_seconds_counts": [0, 0, 0]}
     page = opened()
-    expect(page.locator("#share-all")).to_have_text("no SELECT yet")
+    expect(page.locator("#share-all")).to_have_text("no read yet")
     expect(page.locator("#share-now")).to_have_text("\u2013")
     for name in made_up.lists:
         page.click(f"#tab-{name}")

@@ -13,7 +13,7 @@ const KINDS = {
     said: (value) => (value === null ? "–" : share(value / 100)),
     axis: (value) => `${value}%`,
     range: () => [0, 100],
-    series: [["share", "hits of SELECTs", "--hit"]],
+    series: [["share", "hits of reads", "--hit"]],
   },
   rates: {
     said: (value) => (value === null ? "–" : `${rate(value)}/s`),
@@ -21,7 +21,7 @@ const KINDS = {
     range: (_chart, _low, high) => [0, nextStep(Math.max(high ?? 0, 1))],
     series: [
       ["hits", "hits", "--hit"],
-      ["reads", "other SELECTs", "--mysql"],
+      ["reads", "other reads", "--mysql"],
       ["rest", "writes and the rest", "--rest"],
     ],
   },

@@ -170,7 +170,7 @@ function showCharts() {
   say(
     find("share-all"),
     of.hit_share === null
-      ? "no SELECT yet"
+      ? "no read yet"
       : `${would}${share(of.hit_share)} since the start: ${count(of.hits)} of ${count(summary.reads)}${wrong}`,
   );
   say(find("rate-now"), hits === null ? "–" : `${rate(hits + reads + rest)}/s`);
