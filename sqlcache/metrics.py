@@ -68,7 +68,8 @@ class Metrics:
         "Statements, writes among them, that MySQL answered without their answer being for"
         " the cache, by why.",
         "what the app writes, and reads that cannot be cached",
-        "`/api/statements` has the reason of each statement",
+        "[what each reason means](caching-rules.md#the-reasons-in-the-metrics); `/api/statements`"
+        " has that of each statement",
     )
     passed: collections.Counter[str] = counter_by(
         "kind",

@@ -225,6 +225,68 @@ def test_what_the_documents_name_is_there() -> None:
     assert [name for name in re.findall(r"`(test_\w+)`", text) if f"def {name}(" not in tests] == []
 
 
+def bypass_reasons() -> set[str]:
+    """Whatever `went_past` may be given: what the code makes causes and `Bypass`es of."""
+    trees = [ast.parse(file.read_text()) for file in DOCS.parent.glob("sqlcache/**/*.py")]
+    constants: dict[str, str] = {
+        target.id: assigned.value.value
+        for tree in trees
+        for assigned in tree.body
+        if isinstance(assigned, ast.Assign)
+        if isinstance(assigned.value, ast.Constant) and isinstance(assigned.value.value, str)
+        for target in assigned.targets
+        if isinstance(target, ast.Name)
+    }
+    found: set[str] = set()
+    for each in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(each, ast.Call) and each.args and _names_a_reason(each.func):
+            match each.args[0]:
+                case ast.Constant(value=str(reason)):
+                    found.add(reason)
+                case ast.Name(id="reason"):
+                    pass  # by a function below
+                case ast.Name(id=name):
+                    found.add(constants[name])
+                case other:
+                    raise AssertionError(ast.unparse(other))
+        elif isinstance(each, ast.FunctionDef) and each.name in (
+            "bypass_reason",
+            "_find_hindrance",
+        ):
+            returned = (part.value for part in ast.walk(each) if isinstance(part, ast.Return))
+            found |= {
+                value.value
+                for value in returned
+                if isinstance(value, ast.Constant) and isinstance(value.value, str)
+            }
+    return found
+
+
+def _names_a_reason(called: ast.expr) -> bool:
+    return ast.unparse(called) in ("NotCacheable", "NotCacheable.since", "Bypass")
+
+
+def test_the_reasons_of_bypasses_are_those_that_the_page_explains() -> None:
+    page = (DOCS / "caching-rules.md").read_text()
+    _, _, section = page.partition("### The reasons in the metrics\n")
+    section, _, _ = section.partition("\n### ")
+    explained = re.findall(r"^\| `([^|`]+)` \| \S", section.partition("--- |")[2], re.MULTILINE)
+    assert sorted(explained) == sorted(bypass_reasons())
+
+
+def test_the_runbook_of_bypasses_and_its_alert_speak_of_reasons_that_there_are() -> None:
+    """And the runbook of none that the alert leaves out."""
+    rules = (DOCS.parent / "docker" / "prometheus" / "sqlcache.rules.yaml").read_text()
+    (left_out,) = re.findall(r'reason!~"([^"]+)"', rules)
+    assert set(left_out.split("|")) <= bypass_reasons()
+    page = (DOCS / "operations.md").read_text()
+    _, _, runbook = page.partition("### SqlcacheBypassesDominate\n")
+    runbook, _, _ = runbook.partition("\n### ")
+    named = {" ".join(each.split()) for each in re.findall(r"(?<!\*)\*(\w[^*]*)\*(?!\*)", runbook)}
+    assert len(named) > 5, "else this shows nothing"
+    assert named <= bypass_reasons() - set(left_out.split("|"))
+
+
 def test_the_examples_of_settings_are_right(tmp_path: Path) -> None:
     examples = [e for page in DOCS.glob("*.md") for e in _TOML.findall(page.read_text())]
     assert len(examples) > 3, "else this shows nothing"
