@@ -1,6 +1,8 @@
 """A shop's products over HTTP.
 
 DATABASE_URL=mysql://app:pw@127.0.0.1:3306/shop uvicorn examples.fastapi_app:app
+
+SERVICE_URL names an account that may see all triggers and views, where that one may not.
 """
 
 import os
@@ -16,7 +18,8 @@ import sqlcache
 from sqlcache.metrics import CONTENT_TYPE
 
 url = os.environ.get("DATABASE_URL") or sys.exit(f"DATABASE_URL is not set\n\n{__doc__}")
-cache = sqlcache.connect(url, memcached=os.environ.get("MEMCACHED", "memory"))
+store, service = os.environ.get("MEMCACHED", "memory"), os.environ.get("SERVICE_URL")
+cache = sqlcache.connect(url, memcached=store, service_url=service)
 
 
 @asynccontextmanager

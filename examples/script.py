@@ -1,6 +1,8 @@
 """Reads best sellers, changes a price, reads again.
 
 DATABASE_URL=mysql://app:pw@127.0.0.1:3306/shop python examples/script.py
+
+SERVICE_URL names an account that may see all triggers and views, where that one may not.
 """
 
 import asyncio
@@ -12,7 +14,8 @@ from decimal import Decimal
 import sqlcache
 
 url = os.environ.get("DATABASE_URL") or sys.exit(f"DATABASE_URL is not set\n\n{__doc__}")
-cache = sqlcache.connect(url, memcached=os.environ.get("MEMCACHED", "memory"))
+store, service = os.environ.get("MEMCACHED", "memory"), os.environ.get("SERVICE_URL")
+cache = sqlcache.connect(url, memcached=store, service_url=service)
 
 
 @dataclass

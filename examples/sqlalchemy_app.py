@@ -1,6 +1,8 @@
 """Authors and their books with SQLAlchemy's ORM.
 
 DATABASE_URL=mysql://app:pw@127.0.0.1:3306/shop python examples/sqlalchemy_app.py
+
+SERVICE_URL names an account that may see all triggers and views, where that one may not.
 """
 
 import asyncio
@@ -35,8 +37,8 @@ class Book(Base):
 
 async def main() -> None:
     url = os.environ.get("DATABASE_URL") or sys.exit(f"DATABASE_URL is not set\n\n{__doc__}")
-    store = os.environ.get("MEMCACHED", "memory")
-    async with sqlcache.connect(url, memcached=store) as cache:
+    store, service = os.environ.get("MEMCACHED", "memory"), os.environ.get("SERVICE_URL")
+    async with sqlcache.connect(url, memcached=store, service_url=service) as cache:
         engine = create_async_engine(cache)
         async with engine.begin() as connection:
             await connection.run_sync(Base.metadata.create_all)
