@@ -9,7 +9,7 @@
 # make bench   what every kind of statement costs, directly and through sqlcache, sysbench's tests,
 #              memory, calls from Python, pages of WordPress and Django (fetched from Debian's
 #              archive and PyPI), the kernel; some minutes with BENCH_FLAGS=--quick
-# make soak    the promise under faults, in simulation and by random scripts, SOAK_MINUTES each
+# make soak    the guarantee under faults, in simulation and by random scripts, SOAK_MINUTES each
 # make drivers MySQL drivers' own test suites, and Django's, directly and through sqlcache; wants go,
 #              cargo, npm
 # make lock    newest versions of all dependencies into requirements.lock

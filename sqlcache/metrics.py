@@ -252,19 +252,19 @@ class Metrics:
     )
     fences: int = counter(
         "writes",
-        "Writes, or ends of transactions that wrote, whose tags were marked first.",
+        "Writes, or ends of transactions that wrote, whose tags were fenced first.",
         "as the writes are",
         _NOTHING,
     )
     fences_shared: int = counter(
         "writes",
-        "Those for which the marks of others under way stood already.",
+        "Those for which the fences of others under way stood already.",
         _AS_LOAD,
         _NOTHING,
     )
     fences_unreachable: int = counter(
         "tags",
-        "Tags that a write should have marked and whose node was away.",
+        "Tags that a write should have fenced and whose node was away.",
         "0",
         _SEE_MEMCACHED,
     )
@@ -275,8 +275,8 @@ class Metrics:
         "see [SqlcacheOksWithheld](operations.md#sqlcacheokswithheld)",
     )
     fences_lapsed: int = counter(
-        "marks",
-        "Marks of writes whose proxy is gone, lifted at their deadline.",
+        "fences",
+        "Fences of writes whose proxy is gone, lifted at their deadline.",
         "0",
         "see [SqlcacheFencesLapsed](operations.md#sqlcachefenceslapsed)",
     )
@@ -289,7 +289,7 @@ class Metrics:
     writes_held_back: int = counter(
         "waits",
         "Waits of writes for the read leases of other processes; writes that share their"
-        " marks wait once.",
+        " fence wait once.",
         "few beside the writes",
         _NOTHING,
     )

@@ -81,7 +81,7 @@ class CacheSettings(Section):
     )
     write_deadline_s: Seconds = Field(
         default=30.0,
-        description="How long the mark of a write outlives the proxy that set it."
+        description="How long the fence of a write outlives the proxy that set it."
         " The same for all processes.",
     )
     read_lease_ms: float = Field(

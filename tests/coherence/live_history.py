@@ -1,4 +1,4 @@
-"""What clients did and saw, checked against the promise while it happens.
+"""What clients did and saw, checked against the guarantee while it happens.
 
 A register is a row whose value every committed write makes larger by one. So the order of its
 values is the order of its commits, whoever wrote and whatever became of the writer, and a write

@@ -60,7 +60,7 @@ from tests.coherence.live_load import IN_TRANSACTION, LEFT, SHUTDOWN, TABLES, Co
 from tests.servers import PrivateMySQL
 
 POLICIES = {"consistency": EVERYWHERE + ONE_SIDED, "availability": EVERYWHERE}
-"""The faults under which each keeps the promise."""
+"""The faults under which each keeps the guarantee."""
 
 _AROUND = {
     "consistency": (*FOLLOWERS, *OF_THE_LOG, Kind.FOLLOWER_ALONE),

@@ -1,5 +1,5 @@
-"""The promise, on real servers, and apps that use the library, that are killed, frozen and cut off
-while clients read and write.
+"""The guarantee, on real servers, and apps that use the library, that are killed, frozen and cut
+off while clients read and write.
 
 These runs are short; `make soak` makes long ones, and looks for those bugs, too, that are found by
 chance, and on a busy machine perhaps not. Each prints its seed, with which `python -m

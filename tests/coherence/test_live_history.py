@@ -1,4 +1,4 @@
-"""The check of a live run: which histories keep the promise, and which do not."""
+"""The check of a live run: which histories keep the guarantee, and which do not."""
 
 from __future__ import annotations
 
