@@ -38,8 +38,8 @@ as `"64MiB"`, or with KiB or GiB.
 A setting that there is not is refused; a variable that only begins with `SQLCACHE_` is a warning.
 `sqlcache check-config` with the same flags prints every value and where it came from, or says what
 is wrong; with `--connect` it also asks MySQL and memcached, whether the tables and schemas that
-rules name are there, and whether the account of `upstream.url` has the rights it needs:
-`GRANT SELECT, SHOW VIEW, TRIGGER ON *.*`, and `REPLICATION SLAVE, REPLICATION CLIENT` to follow the
+rules name are there, and whether the account of `upstream.url` has
+[the rights it needs](install.md#before-an-account-and-a-memcached), also to follow the
 [binary log](binlog.md).
 
 ```toml
