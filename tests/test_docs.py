@@ -187,6 +187,18 @@ def test_the_readme_leads_to_every_page() -> None:
     assert {page.name for page in DOCS.glob("*.md")} - linked == set()
 
 
+def test_the_readme_has_each_module_and_folder_of_the_code() -> None:
+    _, _, section = (DOCS.parent / "README.md").read_text().partition("\n## The code\n")
+    rows = re.findall(r"^\| (`sqlcache/[^|]+) \|", section, re.MULTILINE)
+    named = re.findall(r"`(?:sqlcache/)?([\w.]+/?)`", "".join(rows))
+    there = {
+        f"{each.name}/" if each.is_dir() else each.name
+        for each in (DOCS.parent / "sqlcache").iterdir()
+        if each.suffix == ".py" or each.joinpath("__init__.py").exists()
+    }
+    assert sorted(named) == sorted(there - {"__init__.py", "__main__.py"})
+
+
 def test_the_settings_page_says_what_the_settings_are() -> None:
     assert (DOCS / "settings.md").read_text() == settings_page()
 
