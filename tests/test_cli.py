@@ -200,6 +200,18 @@ def test_a_commands_help_lists_its_own_flags_and_no_others(
 
 
 @pytest.mark.parametrize(
+    "command", ["invalidate", "stats", "save", "load", "serve", "check-config"]
+)
+def test_help_offers_a_process_s_own_memory_where_it_is_not_refused(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    offered = "memory: this process's own" in " ".join(capsys.readouterr().out.split())
+    assert offered == (command in ("serve", "check-config"))
+
+
+@pytest.mark.parametrize(
     "command", [["flush", "--all"], ["stats", "--statements"], ["healthcheck"]]
 )
 def test_who_asks_a_running_sqlcache_needs_its_address_alone(

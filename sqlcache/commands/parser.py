@@ -24,6 +24,9 @@ _SHOWN: Final = {
     "events": "what has happened to it lately",
 }
 
+_NODES_ALONE: Final = MappingProxyType({"memcached": "a memcached node, once for each"})
+"""The meaning for commands that ask what others share, and refuse a process's own memory."""
+
 _HINT: Final = (
     f"; settings without a flag are given as SQLCACHE_CACHE__TTL_S=5 or in {DEFAULT_FILE}"
 )
@@ -80,6 +83,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_setting_flags(
         add("invalidate", "follow MySQL's binary log for a fleet, and serve nobody"),
         ("upstream", "memcached", "admin", "log_level"),
+        _NODES_ALONE,
     )
     health = add("healthcheck", "ask a running sqlcache if it is ready")
     _add_setting_flags(health, ("admin",))
@@ -96,7 +100,7 @@ def make_parser() -> argparse.ArgumentParser:
     load_saved = add("load", "give an empty memcached what a file has")
     for each in (save, load_saved):
         each.add_argument("file", metavar="FILE", type=Path, help="with all answers: keep it safe")
-        _add_setting_flags(each, ("upstream", "memcached", "binlog"))
+        _add_setting_flags(each, ("upstream", "memcached", "binlog"), _NODES_ALONE)
     _fill_explain(add("explain", "say what becomes of a statement, and why"))
     _fill_init(add("init", "write the files that a new installation needs"))
     completions = add("completions", "print a script that completes commands")
@@ -121,7 +125,7 @@ def _fill_stats(stats: _Parser) -> None:
     stats.add_argument("--sort", metavar="NAME", help="what the first rows have most of")
     stats.add_argument("--limit", metavar="N", type=_positive, default=30, help="rows (30)")
     stats.add_argument("--json", action="store_true", help="the rows as JSON, with all there is")
-    _add_setting_flags(stats, ("memcached", "admin"))
+    _add_setting_flags(stats, ("memcached", "admin"), _NODES_ALONE)
 
 
 def _fill_flush(flush: _Parser) -> None:
