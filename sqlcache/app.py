@@ -24,7 +24,6 @@ from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.connection import Node, NodeConnection
 from sqlcache.memcache.health import LONG_ANSWERS_PER_OUTAGE
 from sqlcache.memcache.memory import MemoryNode
-from sqlcache.metric_kinds import Histogram
 from sqlcache.metrics import Metrics, Snapshot
 from sqlcache.operations import Operations
 from sqlcache.plan.planner import Planner
@@ -331,10 +330,10 @@ def _let_in_by_socket(settings: Settings) -> frozenset[bytes]:
     return frozenset(name.encode() for name in names)
 
 
-def nodes_of(settings: Settings, round_trips: Histogram | None = None) -> list[Node]:
-    """The nodes the settings name, connecting, which count how long their answers took. Inside a
-    running event loop."""
-    memcached = settings.memcached
+def nodes_of(settings: Settings, metrics: Metrics | None = None) -> list[Node]:
+    """The nodes the settings name, connecting, which count how long their answers took, and the
+    connections that were lost. Inside a running event loop."""
+    memcached, metrics = settings.memcached, metrics or Metrics()
     if memcached.in_memory:
         largest = max(memcached.max_item_bytes + _ITEM_OVERHEAD_BYTES, _LEAST_ITEM_BYTES)
         return [MemoryNode("memory", max_bytes=settings.memory_bytes, max_item_bytes=largest)]
@@ -348,7 +347,8 @@ def nodes_of(settings: Settings, round_trips: Histogram | None = None) -> list[N
             connect_timeout_s=memcached.connect_timeout_s,
             reconnect_min_s=memcached.reconnect_min_s,
             reconnect_max_s=memcached.reconnect_max_s,
-            round_trips=round_trips,
+            round_trips=metrics.memcached_seconds,
+            lost=metrics.memcached_node_connections_lost,
         )
         for address in memcached.addresses
     ]
@@ -356,7 +356,7 @@ def nodes_of(settings: Settings, round_trips: Histogram | None = None) -> list[N
 
 def _cluster(settings: Settings, metrics: Metrics) -> Cluster:
     memcached = settings.memcached
-    nodes = nodes_of(settings, metrics.memcached_seconds)
+    nodes = nodes_of(settings, metrics)
     if memcached.in_memory:
         return Cluster(nodes, outage_s=_OUTAGE_IN_MEMORY_S, reach_s=0)
     reach_s = memcached.reconnect_max_s + memcached.connect_timeout_s

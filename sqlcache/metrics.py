@@ -596,6 +596,13 @@ class Metrics:
         "0",
         "see [SqlcacheMemcachedNodeAway](operations.md#sqlcachememcachednodeaway)",
     )
+    memcached_node_connections_lost: collections.Counter[str] = counter_by(
+        "node",
+        "connections",
+        "Connections to the node that broke, or were given up as an answer came too late.",
+        "0 but when the node restarts",
+        "the log says why: `memcached node is not reached`; see to its CPU, and the network to it",
+    )
     memcached_node_items: collections.Counter[str] = gauge_by(
         "node",
         "items",

@@ -16,11 +16,11 @@ import uvloop
 from sqlcache.demo.servers import PrivateMemcached
 from sqlcache.errors import UpstreamError
 from sqlcache.host_names import addresses
-from sqlcache.memcache.connection import NodeConnection
 from sqlcache.mysql.sockets import connected
 from sqlcache.operations import figures_of
 from sqlcache.service.opening import connect_service
 from sqlcache.settings import HostPort
+from tests.fakes.watched_node import Watched
 
 
 class Resolver:
@@ -49,8 +49,8 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolver]:
     made.answers.set()
 
 
-def connection_to(host: str, port: int) -> NodeConnection:
-    return NodeConnection(
+def connection_to(host: str, port: int) -> Watched:
+    return Watched(
         *("node", host, port),
         timeout_s=5,
         connect_timeout_s=0.02,
@@ -71,7 +71,7 @@ async def test_a_name_is_looked_up_once_however_often_it_is_tried(
     resolver: Resolver, memcached: PrivateMemcached
 ) -> None:
     node = connection_to("cache", memcached.port)
-    while node.errors < 5:
+    while node.failed < 5:
         await asyncio.sleep(0.01)
     assert resolver.asked == ["cache"]
     resolver.answers.set()
@@ -111,8 +111,8 @@ def test_a_look_up_that_fails_too_late_is_no_news(caplog: pytest.LogCaptureFixtu
     """The loop of uvloop does its own look-ups, which none of Python's functions is asked for."""
 
     async def scenario() -> None:
-        node = NodeConnection("node", "no.invalid", 1, timeout_s=5, connect_timeout_s=0.000_1)
-        while node.errors < 3:
+        node = Watched("node", "no.invalid", 1, timeout_s=5, connect_timeout_s=0.000_1)
+        while node.failed < 3:
             await asyncio.sleep(0.01)
         await figures_of(HostPort("no.invalid", 1))
         await asyncio.sleep(0.1)

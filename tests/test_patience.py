@@ -11,9 +11,9 @@ import pytest
 import uvloop
 
 from sqlcache.demo.servers import HOST, PrivateMemcached, PrivateSqlServer
-from sqlcache.memcache.connection import NodeConnection
 from sqlcache.mysql.sockets import connected
 from sqlcache.patience import LOOKS, Patience
+from tests.fakes.watched_node import Watched
 
 TURN_S = 0.2
 LOOPS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
@@ -42,11 +42,11 @@ def busy() -> Iterator[None]:
 def test_a_busy_process_reaches_a_node(memcached: PrivateMemcached, run: Run) -> None:
     async def scenario() -> None:
         with busy():
-            node = NodeConnection(
+            node = Watched(
                 *("node", HOST, memcached.port), timeout_s=TURN_S, connect_timeout_s=TURN_S
             )
             await node.wait_connected(60)
-        assert node.errors == 0
+        assert node.failed == 0
         await node.close()
 
     run(scenario())

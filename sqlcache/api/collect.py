@@ -56,9 +56,9 @@ class Collected:
     __slots__ = ("callers", "captured", "changed", "closed", "ends_at", "function", "instead",
                  "of_callers", "torn", "ttl_s", "under_way", "unfollowed", "used")  # fmt: skip
 
-    def __init__(self, function: str, callers: tuple[bytes, ...] = ()) -> None:
+    def __init__(self, function: str) -> None:
         self.function = function
-        self.callers = callers
+        self.callers: tuple[bytes, ...] = ()
         """The keys of the cached calls this run is a part of, its own the last."""
         self.captured: dict[Tag | Part, bytes] = {}
         self.used: set[Tag | Part] = set()

@@ -20,7 +20,7 @@ import asyncio
 import logging
 import math
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
@@ -57,10 +57,6 @@ class Node(Protocol):
 
     name: str
     on_up: Callable[[], None] | None
-
-    @property
-    def available(self) -> bool:
-        """Whether a request submitted now has a chance of an answer."""
 
     def submit(self, payload: bytes, count: int, done: Done) -> None:
         """Send `payload`, which holds `count` requests that give exactly one reply each.
@@ -111,12 +107,9 @@ class NodeConnection:
     `max_outstanding_bytes` bounds the requests sent or to be sent and not yet answered; what
     would pass it is answered None.
 
-    The counters only ever grow: `writes`, `requests` and `batches` taken on, `bytes_out`,
-    `bytes_in`, `timeouts` (batches whose deadline passed), `refused` (batches answered None at
-    once),
-    `reconnects` (connections after the first) and `errors` (failed attempts to connect, and
-    connections that ended other than by `close`). `round_trips` is given how long some of the
-    writes, with all of their batches, took to be answered: one of `TIMED_OF_WRITES`.
+    The counters only ever grow: `writes`, and `bytes_in`. `lost` counts by the node's name the
+    connections that stood and ended other than by `close`. `round_trips` is given how long some of
+    the writes, with all of their batches, took to be answered: one of `TIMED_OF_WRITES`.
     """
 
     def __init__(
@@ -132,6 +125,7 @@ class NodeConnection:
         reconnect_max_s: float = 0.5,
         max_outstanding_bytes: int = 32 * 1024 * 1024,
         round_trips: Histogram | None = None,
+        lost: Counter[str] | None = None,
     ) -> None:
         self.name = name
         self.on_up: Callable[[], None] | None = None
@@ -139,15 +133,10 @@ class NodeConnection:
         self.longest_s = longest_s
         self.max_outstanding_bytes = max_outstanding_bytes
         self.round_trips = round_trips or Histogram()
+        self.lost: Counter[str] = Counter() if lost is None else lost
+        self.lost[name] += 0  # so that it is shown from the start
         self.writes = 0
-        self.requests = 0
-        self.batches = 0
-        self.bytes_out = 0
         self.bytes_in = 0
-        self.timeouts = 0
-        self.refused = 0
-        self.reconnects = 0
-        self.errors = 0
         self._host = host
         self._port = port
         self._connect_timeout_s = connect_timeout_s
@@ -161,11 +150,6 @@ class NodeConnection:
         self._up = asyncio.Event()
         self._keeper = self._loop.create_task(self._keep_connected(), name=f"memcache {name}")
 
-    @property
-    def available(self) -> bool:
-        """Whether the connection stands."""
-        return self._pipeline is not None
-
     def submit(self, payload: bytes, count: int, done: Done) -> None:
         """See `Node.submit`."""
         if not count:
@@ -175,11 +159,8 @@ class NodeConnection:
         if pipeline is None or (
             pipeline.outstanding_bytes + len(payload) > self.max_outstanding_bytes
         ):
-            self.refused += 1
             self._loop.call_soon(answer, done, None)
             return
-        self.requests += count
-        self.batches += 1
         pipeline.send(payload, count, done)
 
     async def request(self, payload: bytes, count: int) -> list[Reply]:
@@ -214,7 +195,6 @@ class NodeConnection:
                     await pipeline.ended.wait()
             finally:
                 pipeline.drop(_CLOSED)
-            self.errors += 1
             # A node that breaks off each new connection is not worth trying faster.
             if self._loop.time() - began > self._reconnect_max_s:
                 wait_s = self._reconnect_min_s
@@ -244,7 +224,6 @@ class NodeConnection:
         raise failed
 
     def _rise(self, pipeline: "_Pipeline") -> None:
-        self.reconnects += self._was_up
         self._was_up = True
         self._pipeline = pipeline
         self._up.set()
@@ -261,6 +240,7 @@ class NodeConnection:
         if pipeline is self._pipeline:
             self._pipeline = None
             self._up.clear()
+            self.lost[self.name] += reason != _CLOSED
         if reason != _CLOSED:
             self._trouble = reason
         if reason != _CLOSED and not self._told_down:
@@ -324,10 +304,8 @@ class _Pipeline(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing() or self.ended.is_set():
             return
         unsent, self._unsent = self._unsent, []
-        size = sum(map(len, unsent))
         owner = self._owner
-        owner.bytes_out += size
-        if size > _JOINED_BYTES:
+        if sum(map(len, unsent)) > _JOINED_BYTES:
             self._transport.writelines(unsent)
         else:
             self._transport.write(b"".join(unsent))
@@ -395,7 +373,6 @@ class _Pipeline(asyncio.Protocol):
             second_look = partial(self._check_deadline, again=True)
             self._timer = self._loop.call_later(SECOND_LOOK_S, second_look)
         else:
-            self._owner.timeouts += sum(batch[2].deadline <= now for batch in self._batches)
             self.drop("it did not answer in time")
 
     def _put_off(self, deadline: float, now: float) -> float:

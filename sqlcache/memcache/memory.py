@@ -382,11 +382,6 @@ class MemoryNode:
         self._open = True
         self._loop.call_soon(self._announce)
 
-    @property
-    def available(self) -> bool:
-        """Whether it has not been closed."""
-        return self._open
-
     def submit(self, payload: bytes, count: int, done: Done) -> None:
         """See `Node.submit`; the requests are carried out at once, only `done` comes later."""
         self._loop.call_soon(answer, done, self._replies(payload, count))

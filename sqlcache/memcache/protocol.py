@@ -78,24 +78,19 @@ def meta_set(
     mode: Mode = b"S",
     ttl_s: int,
     cas: int | None = None,
-    vivify_ttl_s: int | None = None,
     flags: bytes = b"",
 ) -> bytes:
     """The `ms` request that stores `value` under `key` for `ttl_s` seconds (0: without end).
 
-    With `cas`, only while the stored item's CAS unique is still that one. `vivify_ttl_s` lets an
-    append or prepend create a missing item with that TTL; memcached before 1.6.20 takes the flag
-    but answers `NS` as if it were absent, so the caller must be ready to add the item itself.
-    Append and prepend keep the TTL the item has: `ttl_s` is ignored. They also answer `NS` when
-    the joined value would pass the item size limit. `flags` are more flags, such as `b"c"`.
+    With `cas`, only while the stored item's CAS unique is still that one. Append and prepend keep
+    the TTL the item has: `ttl_s` is ignored. They answer `NS` where there is no item, and when the
+    joined value would pass the item size limit. `flags` are more flags, such as `b"c"`.
 
     Raises: ValueError for a negative TTL.
     """
     more = b" M" + mode if mode != b"S" else b""
     if cas is not None:
         more += b" C%d" % cas
-    if vivify_ttl_s is not None:
-        more += b" N%d" % clamped_ttl(vivify_ttl_s)
     if flags:
         more += b" " + flags
     return b"ms %b %d T%d%b\r\n%b\r\n" % (key, len(value), clamped_ttl(ttl_s), more, value)
@@ -111,11 +106,9 @@ def meta_append(key: bytes, value: bytes, *, begins: bytes = b"", ttl_s: int = 0
     return [add, meta_set(key, value, mode=b"A", ttl_s=0)]
 
 
-def meta_delete(key: bytes, *, cas: int | None = None, flags: bytes = b"") -> bytes:
+def meta_delete(key: bytes, *, cas: int | None = None) -> bytes:
     """The `md` request for `key`; with `cas`, only while the item's CAS unique is that one."""
     more = b" C%d" % cas if cas is not None else b""
-    if flags:
-        more += b" " + flags
     return b"md %b%b\r\n" % (key, more)
 
 

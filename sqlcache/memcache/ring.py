@@ -14,6 +14,7 @@ from hashlib import blake2b
 
 _POINT_BYTES = 8
 _POINTS_PER_DIGEST = blake2b.MAX_DIGEST_SIZE // _POINT_BYTES
+_POINTS_PER_NODE = 160  # more would make shares more even, for more memory
 
 
 class Ring:
@@ -22,15 +23,15 @@ class Ring:
     Points are kept as 8 big-endian bytes, whose order is that of the numbers, so that looking a
     key up needs no conversion.
 
-    `names` are the nodes' names, each once. `points_per_node`, a multiple of 8, trades memory for
-    evenness: with 160 a node's share strays from the mean by some 8 % (one standard deviation).
+    `names` are the nodes' names, each once. A node's share strays from the mean by some 8 % (one
+    standard deviation).
 
     Raises: ValueError without nodes, or when a name stands twice.
     """
 
     __slots__ = ("_only", "_owners", "_points", "names")
 
-    def __init__(self, names: Iterable[str], *, points_per_node: int = 160) -> None:
+    def __init__(self, names: Iterable[str]) -> None:
         self.names = tuple(sorted(names))
         """The nodes' names in the order that `index_for` counts in."""
         if not self.names:
@@ -38,9 +39,7 @@ class Ring:
         if len(set(self.names)) != len(self.names):
             raise ValueError(f"a node stands twice in the ring: {', '.join(self.names)}")
         circle = sorted(
-            (point, index)
-            for index, name in enumerate(self.names)
-            for point in _points(name, points_per_node)
+            (point, index) for index, name in enumerate(self.names) for point in _points(name)
         )
         self._points = [point for point, _ in circle]
         self._owners = [index for _, index in circle]
@@ -58,9 +57,9 @@ class Ring:
         return self.names[self.index_for(key)]
 
 
-def _points(name: str, count: int) -> Iterable[bytes]:
-    """The first `count` points of the node, eight out of each digest."""
-    for number in range(count // _POINTS_PER_DIGEST):
+def _points(name: str) -> Iterable[bytes]:
+    """Those of a node, eight out of each digest."""
+    for number in range(_POINTS_PER_NODE // _POINTS_PER_DIGEST):
         digest = blake2b(b"%d:%b" % (number, name.encode())).digest()
         for start in range(0, len(digest), _POINT_BYTES):
             yield digest[start : start + _POINT_BYTES]

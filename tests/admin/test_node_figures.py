@@ -79,4 +79,5 @@ def test_all_figures_of_nodes_are_asked_for_and_shown() -> None:
         metric(metrics)["a:1"] += 1
     own = [name for name, each in declarations() if each.label == "node"]
     counted = {name: getattr(metrics, name)["a:1"] for name in own}
-    assert counted == dict.fromkeys(own, 1) | {"memcached_node_away": 0}
+    of_processes = ("memcached_node_away", "memcached_node_connections_lost")
+    assert counted == dict.fromkeys(own, 1) | dict.fromkeys(of_processes, 0)

@@ -68,11 +68,11 @@ def test_requests_are_written_as_the_protocol_says() -> None:
     assert meta_set(b"k", b"ab", ttl_s=9) == b"ms k 2 T9\r\nab\r\n"
     assert meta_set(b"k", b"", mode=b"E", ttl_s=0) == b"ms k 0 T0 ME\r\n\r\n"
     assert (
-        meta_set(b"k", b"x", mode=b"A", ttl_s=9, cas=7, vivify_ttl_s=30, flags=b"c O1")
-        == b"ms k 1 T9 MA C7 N30 c O1\r\nx\r\n"
+        meta_set(b"k", b"x", mode=b"A", ttl_s=9, cas=7, flags=b"c O1")
+        == b"ms k 1 T9 MA C7 c O1\r\nx\r\n"
     )
     assert meta_delete(b"k") == b"md k\r\n"
-    assert meta_delete(b"k", cas=7, flags=b"I T30") == b"md k C7 I T30\r\n"
+    assert meta_delete(b"k", cas=7) == b"md k C7\r\n"
     assert META_NOOP == b"mn\r\n"
 
 
@@ -89,14 +89,11 @@ def test_a_key_passes_exactly_when_memcached_can_read_it_back(key: bytes) -> Non
 def test_a_ttl_that_memcached_would_read_as_a_date_becomes_the_longest_ttl() -> None:
     assert b" T2592000\r\n" in meta_set(b"k", b"", ttl_s=MAX_TTL_S)
     assert b" T2592000\r\n" in meta_set(b"k", b"", ttl_s=MAX_TTL_S + 1)
-    assert b" N2592000\r\n" in meta_set(b"k", b"", ttl_s=0, mode=b"A", vivify_ttl_s=10**9)
 
 
 def test_a_negative_ttl_is_refused() -> None:
     with pytest.raises(ValueError, match="-1"):
         meta_set(b"k", b"", ttl_s=-1)
-    with pytest.raises(ValueError, match="-2"):
-        meta_set(b"k", b"", ttl_s=0, vivify_ttl_s=-2)
 
 
 def test_a_flag_of_a_reply_is_found_by_its_letter() -> None:
@@ -241,18 +238,6 @@ def test_memcached_keeps_the_longest_ttl_as_a_duration(memcached: PrivateMemcach
     status, _, flags = talk(memcached, payload, 2)[1]
     assert status == b"HD"
     assert MAX_TTL_S - 2 <= int(flag_of(flags, b"t") or 0) <= MAX_TTL_S
-
-
-def test_an_append_that_may_create_stores_the_value_or_says_that_it_did_not(
-    memcached: PrivateMemcached,
-) -> None:
-    append = meta_set(b"k", b"ab", mode=b"A", ttl_s=0, vivify_ttl_s=60)
-    first, found = talk(memcached, append + meta_get(b"k"), 2)
-    version = tuple(map(int, memcached.stats()["version"].split(".")))
-    if version >= (1, 6, 20):
-        assert (first[0], found[:2]) == (b"HD", (b"VA", b"ab"))
-    else:
-        assert (first[0], found[0]) == (b"NS", b"EN")
 
 
 def test_appends_that_fall_back_to_an_add_lose_nothing(memcached: PrivateMemcached) -> None:
