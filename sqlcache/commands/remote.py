@@ -64,7 +64,7 @@ def _statement(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _table(row: dict[str, Any]) -> tuple[str, ...]:
-    writes = (row["writes"][door] for door in ("proxy", "api", "flush", "binlog"))
+    writes = (row["writes"][door] for door in ("proxy", "flush", "binlog"))
     counts = row["hits"], row["misses"], row["fills"], *writes
     ages = row["last_write_s_ago"], row["read_s_ago"]
     return *map(str, (*counts, row["invalidations"])), *map(_age, ages), row["table"]
@@ -109,7 +109,6 @@ _SHOWN: Final[dict[str, tuple[tuple[str, ...], _Cells]]] = {  # figures begin wi
             " misses",
             " fills",
             " writes",
-            " by the API",
             " flushes",
             " by the log",
             " invalidations",

@@ -90,7 +90,6 @@ export function tables(place, flush) {
       number("fills", "Stored", (row) => row.fills, count, "answers stored"),
       number("invalidations", "Invalidations", (row) => row.invalidations, count, "how often all of its answers ended at once"),
       number("proxy", "Proxy writes", (row) => row.writes.proxy, count, "by clients of the proxy"),
-      number("api", "API writes", (row) => row.writes.api, count, "by the Python API"),
       number("binlog", "Logged writes", (row) => row.writes.binlog, count, "by anyone, as MySQL's binary log tells"),
       number("flushes", "Flushes", (row) => row.writes.flush, count, "by operators"),
       number("last_write_s_ago", "Last write", (row) => row.last_write_s_ago, ago),
