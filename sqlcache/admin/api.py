@@ -27,6 +27,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from sqlcache import __version__
+from sqlcache.admin import answers
 from sqlcache.admin.lists import LISTS, Item, Listing, listed
 from sqlcache.admin.questions import Configured, Operated, Question, Refused
 from sqlcache.admin.shared import Shared
@@ -57,6 +58,14 @@ _EXPECTED: Final = {
     "bool_type": "expected true or false",
 }
 """By what pydantic calls what is wrong."""
+
+_ROWS: Final = {
+    "/api/statements": answers.STATEMENTS,
+    "/api/tables": answers.TABLES,
+    "/api/sessions": answers.SESSIONS,
+    "/api/events": answers.EVENTS,
+    "/api/nodes": answers.NODES,
+}
 
 Page = Callable[[Request], Awaitable[Response]]
 B = TypeVar("B", bound=BaseModel)
@@ -107,13 +116,14 @@ class Enabled(_Body):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A path and its method; `body` is what it takes, `lists` what the items of its answer can be
-    sorted by."""
+    """A path and its method; `said` is the schema of its answer, `body` what it takes, `lists` what
+    the items of its answer can be sorted by."""
 
     method: str
     path: str
     summary: str
     answer: Page
+    said: answers.Schema
     body: type[BaseModel] | None = None
     lists: tuple[str, ...] = ()
 
@@ -136,19 +146,33 @@ class Api:
                 each.path,
                 each.summary,
                 partial(self._list, listing=each),
+                _ROWS[each.path],
                 lists=each.sorts,
             )
             for each in LISTS
         )
         return (
-            Endpoint("GET", "/api/summary", "What is served, in a few figures.", self._summary),
+            Endpoint(
+                "GET",
+                "/api/summary",
+                "What is served, in a few figures.",
+                self._summary,
+                answers.SUMMARY,
+            ),
             *lists,
-            Endpoint("GET", "/api/settings", "All settings, without secrets.", self._all_settings),
+            Endpoint(
+                "GET",
+                "/api/settings",
+                "All settings, without secrets.",
+                self._all_settings,
+                answers.SETTINGS,
+            ),
             Endpoint(
                 "POST",
                 "/api/explain",
                 "What becomes of a statement. It is not run.",
                 self._explain,
+                answers.EXPLAINED,
                 Explained,
             ),
             Endpoint(
@@ -156,6 +180,7 @@ class Api:
                 "/api/flush",
                 "Forgets answers, those of all proxies.",
                 self._flush,
+                answers.FLUSHED,
                 Flushed,
             ),
             Endpoint(
@@ -163,6 +188,7 @@ class Api:
                 "/api/cache",
                 "Switches the cache off, or on again, until the restart.",
                 self._enable,
+                answers.ENABLED,
                 Enabled,
             ),
             Endpoint(
@@ -170,9 +196,16 @@ class Api:
                 "/api/reload",
                 "Reads the settings again, as SIGHUP does.",
                 self._reload,
+                answers.RELOADED,
                 _Body,
             ),
-            Endpoint("GET", "/api/openapi.json", "This API, by OpenAPI 3.1.", self._openapi),
+            Endpoint(
+                "GET",
+                "/api/openapi.json",
+                "This API, by OpenAPI 3.1.",
+                self._openapi,
+                answers.OPENAPI,
+            ),
         )
 
     async def _summary(self, request: Request) -> Response:
@@ -252,8 +285,8 @@ class Api:
 
     async def _enable(self, request: Request) -> Response:
         body = await _body(request, Enabled)
-        answers = await self._operated.ask(Question.ENABLE, body.enabled)
-        return JSONResponse({"enabled": body.enabled, "processes": len(answers)})
+        told = await self._operated.ask(Question.ENABLE, body.enabled)
+        return JSONResponse({"enabled": body.enabled, "processes": len(told)})
 
     async def _reload(self, request: Request) -> Response:
         await _body(request, _Body)
@@ -267,10 +300,8 @@ class Api:
 
     async def _of_one(self, question: Question, *about: Any) -> Response:
         """What the first process answers that does."""
-        answers = await self._operated.ask_one(question, *about)
-        if not answers:
-            answers = [Refused(503, "no process answers")]
-        answer = answers[0]
+        said = await self._operated.ask_one(question, *about)
+        answer = said[0] if said else Refused(503, "no process answers")
         if isinstance(answer, Refused):
             return JSONResponse({"error": answer.sentence}, answer.status)
         return JSONResponse(answer)
@@ -323,9 +354,14 @@ def described(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
 
 
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    wrong = _response("What is wrong with the request.", answers.WRONG)
     operation: dict[str, Any] = {
         "summary": endpoint.summary,
-        "responses": {"200": {"description": "JSON"}, "4XX": {"description": "what is wrong"}},
+        "responses": {
+            "200": _response(endpoint.summary, endpoint.said),
+            "4XX": wrong,
+            "5XX": {**wrong, "description": "Why it cannot be done just now."},
+        },
     }
     if endpoint.lists:
         sorts = {"type": "string", "enum": list(endpoint.lists)}
@@ -341,6 +377,10 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
             "content": {"application/json": {"schema": schema}},
         }
     return operation
+
+
+def _response(what: str, schema: answers.Schema) -> dict[str, Any]:
+    return {"description": what, "content": {"application/json": {"schema": schema}}}
 
 
 def _list_options(request: Request, sorts: tuple[str, ...]) -> tuple[str, int, str]:

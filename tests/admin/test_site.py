@@ -21,6 +21,7 @@ from sqlcache.metrics import Metrics
 from sqlcache.settings import HostPort
 from sqlcache.settings.sources import from_arguments
 from sqlcache.statement_counts import StatementCounts
+from tests.api_schemas import answer_of, wrong_with
 from tests.turns import counted_turns
 
 SETTINGS = from_arguments(
@@ -495,6 +496,7 @@ async def test_all_endpoints_are_described_as_they_are(client: httpx.AsyncClient
             wants = operation.get("requestBody", {"content": {}})["content"]
             takes = any(each["schema"].get("properties") for each in wants.values())
             assert answer.status_code == (422 if takes else 200), path
+            assert wrong_with(answer.json(), answer_of(operation, answer.status_code)) == [], path
     assert {"/api/summary", "/api/statements", "/api/flush"} <= said["paths"].keys()
     flush = said["paths"]["/api/flush"]["post"]["requestBody"]["content"]["application/json"]
     assert set(flush["schema"]["properties"]) == {"table", "schema", "all"}

@@ -16,6 +16,7 @@ from pymysql.constants import COMMAND
 from sqlcache.cli import main
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache, wait_until
 from tests import web
+from tests.api_schemas import answer_of, wrong_with
 from tests.conftest import ProxyFactory
 from tests.process.test_workers import workers
 
@@ -41,9 +42,15 @@ def served(
 
 @pytest.fixture
 def ask(served: PrivateSqlcache) -> Ask:
+    """Asks the API; whatever it answers is as its own description says."""
+    base = f"http://127.0.0.1:{served.admin_port}"
+    described = web.get(f"{base}/api/openapi.json").json()["paths"]
+
     def asked(path: str, body: Any = None) -> Any:
-        url = f"http://127.0.0.1:{served.admin_port}{path}"
-        return (web.get(url) if body is None else web.post(url, json=body)).json()
+        answer = web.get(base + path) if body is None else web.post(base + path, json=body)
+        operation = described[path.partition("?")[0]]["get" if body is None else "post"]
+        assert wrong_with(answer.json(), answer_of(operation, answer.status_code)) == []
+        return answer.json()
 
     return asked
 
@@ -98,6 +105,23 @@ def test_no_list_shows_a_literal_of_any_statement(ask: Ask, run: Run) -> None:
         said = json.dumps(ask(f"/api/{path}?limit=1000"))
         assert "xyzzy" not in said
         assert "1471147114" not in said
+
+
+def test_every_answer_is_as_the_description_of_the_api_says(
+    ask: Ask, run: Run, schema: str
+) -> None:
+    run("SELECT v FROM t WHERE id = 1", "BEGIN", "SELECT v, RAND() FROM t")
+    run("UPDATE t SET v = v + 1 WHERE id = 1")
+    for what in ("statements", "tables", "sessions", "events", "nodes"):
+        assert ask(f"/api/{what}")["items"] or what == "sessions"
+    for what in ("summary", "settings", "openapi.json"):
+        assert ask(f"/api/{what}")
+    said = {"sql": "SELECT v FROM t WHERE id = 1; UPDATE t SET v = 1", "schema": schema}
+    assert [each["cached"] for each in ask("/api/explain", said)] == [False, False]
+    (read,) = ask("/api/explain", said | {"sql": "SELECT v FROM t WHERE id = 1"})
+    assert read["key"]["settings"]
+    assert read["ttl"] == [3600, "cache.ttl_s"]
+    assert ask("/api/reload", {}) == {"changed": [], "need_restart": []}
 
 
 def test_the_share_of_hits_is_that_of_the_reads(ask: Ask, run: Run) -> None:
