@@ -2,6 +2,7 @@ import gc
 import tracemalloc
 
 from sqlcache.table_counts import MOST_ROWS, TableReads, Tables, merged
+from tests.turns import counted_turns
 
 ROOM = 4_000_000
 
@@ -109,6 +110,19 @@ async def test_5_000_tables_have_room_in_what_a_process_has_by_default() -> None
     for number in range(MOST_ROWS):
         tables.wrote([f"a_schema_of_some_length.a_table_of_some_length_{number}"], "proxy")
     assert len(await rows(tables)) == MOST_ROWS
+
+
+async def test_who_makes_a_long_list_gives_way_to_others() -> None:
+    unread, of_one = Tables(ROOM), Tables(ROOM)
+    for number in range(2_000):
+        unread.wrote([f"shop.table{number}"], "proxy")
+    all_read = [Answers("shop.a") for _ in range(2_000)]
+    for each in all_read:
+        of_one.follow(each)
+    for tables in (unread, of_one):
+        with counted_turns() as turns:
+            await tables.report()
+        assert turns.count > 5
 
 
 async def test_rows_of_several_processes_are_added() -> None:

@@ -48,3 +48,14 @@ def test_it_never_grows_past_its_bound(puts: list[tuple[str, int]]) -> None:
     for key in "abcdefgh":
         near.drop(key.encode())
     assert (len(near), near.size_bytes) == (0, 0)
+
+
+def test_what_is_current_has_its_time_and_is_then_the_last_to_make_room() -> None:
+    near = NearCache(4_000)
+    for name in (b"a", b"b"):
+        near.put(name, b"x" * 100, until=100.0)
+    assert near.current(b"a", now=99.9) == b"x" * 100
+    assert list(near._entries) == [b"b", b"a"]
+    assert near.current(b"a", now=100.0) is None
+    assert list(near._entries) == [b"b"], "it is forgotten"
+    assert near.current(b"c", now=0.0) is None
