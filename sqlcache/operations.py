@@ -21,6 +21,7 @@ from sqlcache.plan.planner import Planner
 from sqlcache.settings import HostPort, Settings
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.names import TableName
+from sqlcache.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ class Operations:
         self._cluster = cluster
         self._engine = engine
         self._planner = planner
-        self._flushes: set[asyncio.Task[bool]] = set()
+        self._flushes = Tasks()
 
     async def nodes(self) -> list[dict[str, Any]]:
         """Each memcached node, with its own figures if it answers."""
@@ -102,9 +103,7 @@ class Operations:
             if not await self._is_there(schema, table):
                 return Refused(404, f"there is no {'table' if table else 'schema'} {what}")
         log.info("an operator has answers forgotten what=%s", what)
-        flush = asyncio.get_running_loop().create_task(self._forget(Tag(schema, table)))
-        self._flushes.add(flush)
-        flush.add_done_callback(self._flushes.discard)
+        flush = self._flushes.spawn(self._forget(Tag(schema, table)))
         await asyncio.wait([flush], timeout=_FLUSH_TIMEOUT_S)
         away = self._cluster.away()
         if not away:

@@ -56,6 +56,7 @@ LAYERS = {
     "sqlcache.host_names": Layer.CONNECTIONS,
     "sqlcache.upstream_errors": Layer.CONNECTIONS,
     "sqlcache.service": Layer.CONNECTIONS,
+    "sqlcache.tasks": Layer.GROUND,
     "sqlcache.tls": Layer.GROUND,
     "sqlcache.rules": Layer.CONNECTIONS,
     "sqlcache.kernel": Layer.CORE,

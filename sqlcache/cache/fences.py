@@ -18,8 +18,7 @@ before its client hears of it. In between, no one serves or stores an answer tha
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
 
 from sqlcache.cache.fence import ANYTHING, Fence, IsOver, SharedFence
 from sqlcache.cache.log_records import marks_in, undo_record, version_record
@@ -33,6 +32,7 @@ from sqlcache.cache.windows import Windows
 from sqlcache.errors import CacheUnavailable, WriteRefused
 from sqlcache.metrics import Metrics
 from sqlcache.table_counts import Tables
+from sqlcache.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -71,13 +71,13 @@ class Fences:
         self._standing: set[Fence] = set()
         self._abandoned: set[Fence] = set()
         self._unmarked: dict[Fence, set[Tag]] = {}  # what went on without its mark
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks()
         self._loop = asyncio.get_running_loop()
         self.own_commits = OwnCommits()
         self.owed = OwedBumps(reach, metrics, self.count)
         """The bumps that could not be made yet."""
-        self._spawn(self._renew())
-        self._spawn(self.owed.keep_trying())
+        self._tasks.spawn(self._renew())
+        self._tasks.spawn(self.owed.keep_trying())
 
     async def close(self) -> bool:
         """Ends the renewing and retrying; makes one last try of what is pending.
@@ -86,9 +86,7 @@ class Fences:
 
         A fence that still stands then belongs to a write whose end nobody saw: it lapses.
         """
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
         await self.owed.flush()
         if self.owed.tags:
             log.error("stopped with bumps still to be made tags=%s", _names(self.owed.tags))
@@ -221,7 +219,7 @@ class Fences:
     def end_soon(self, fence: Fence) -> None:
         """The same, for who does not wait for it."""
         self._abandoned.add(fence)
-        self._spawn(self.end(fence))
+        self._tasks.spawn(self.end(fence))
 
     async def _lift(self, fence: Fence) -> list[Tag]:
         """Gives the fence's tags new versions; returns those whose bump is owed."""
@@ -299,7 +297,7 @@ class Fences:
         log.warning("outcome of a write unknown tags=%s", _names(fence.tags))
         self._standing.discard(fence)
         self._abandoned.add(fence)
-        self._spawn(self._lift_late(fence, is_over))
+        self._tasks.spawn(self._lift_late(fence, is_over))
 
     async def _lift_late(self, fence: Fence, is_over: IsOver | None) -> None:
         until = self._loop.time() + self._deadline_s
@@ -444,11 +442,6 @@ class Fences:
         left = self._unmarked.pop(fence, set()) - tags
         if left:
             self._unmarked[fence] = left
-
-    def _spawn(self, work: Coroutine[Any, Any, object]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _names(tags: Iterable[Tag]) -> str:

@@ -14,7 +14,7 @@ same breath whether the entry has come meanwhile. Laws:
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.outcomes import FENCED, UNREACHABLE, Bypass, Hit, Miss, Outcome
@@ -26,6 +26,7 @@ from sqlcache.cache.worth import Worth
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.protocol import STORED, Reply, flag_of, meta_delete, meta_get, meta_set
 from sqlcache.metrics import Metrics
+from sqlcache.tasks import Tasks
 
 _LEAST_TTL_S = 2  # memcached counts whole seconds: with 1, an item may be gone at once
 _FIRST_POLL_S = 0.001
@@ -180,11 +181,11 @@ class Lease:
 
     def decline_soon(self, *, lasting: bool = True) -> None:
         """The same as `decline`, for who does not wait for it."""
-        self._leases.spawn(self.decline(lasting=lasting))
+        self._leases.tasks.spawn(self.decline(lasting=lasting))
 
     def release_soon(self) -> None:
         """The same as `release`, for who does not wait for it."""
-        self._leases.spawn(self.release())
+        self._leases.tasks.spawn(self.release())
 
     async def release(self) -> None:
         """Lets another client try, if there is no answer now."""
@@ -224,15 +225,14 @@ class Leases:
         self._left: dict[tuple[bytes, bytes], _Flight] = {}  # whose clients have gone
         self._held: set[Lease] = set()
         self.unstorable = Unstorable()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks = Tasks()
+        """What no one waits for."""
         self._loop = asyncio.get_running_loop()
-        self.spawn(self._renew())
+        self.tasks.spawn(self._renew())
 
     async def close(self) -> None:
         """Renews no lease any more."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.tasks.cancel()
 
     def wait(self, read: Read, within_s: float) -> Wait:
         """The wait of a reader that comes now."""
@@ -457,7 +457,7 @@ class Leases:
         under_way = self._flights.get(key)
         awaited = not flight.ended and under_way is not None and under_way.waiting > 0
         if awaited and self._left.setdefault(key, flight) is flight and under_way is flight:
-            self.spawn(self._let_others(lease, flight))
+            self.tasks.spawn(self._let_others(lease, flight))
         return awaited and self._left[key] is flight
 
     async def _let_others(self, lease: Lease, flight: _Flight) -> None:
@@ -478,12 +478,6 @@ class Leases:
         if lease.id is not None:
             none = meta_set(lease.key, _UNSTORABLE, mode=b"E", ttl_s=_UNSTORABLE_TTL_S)
             self._cluster.submit([(lease.read.key, none)], lambda _: None)
-
-    def spawn(self, work: Coroutine[None, None, None]) -> None:
-        """Does what no one waits for."""
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _is_missing(outcome: Outcome, versions: bytes) -> bool:

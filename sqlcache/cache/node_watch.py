@@ -22,7 +22,7 @@ To disown a node is to give that copy a new version: everything that hangs on it
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from enum import Enum
 from functools import partial
 from typing import Protocol
@@ -36,6 +36,7 @@ from sqlcache.cache.tags import ROOT
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.health import ASKS_PER_OUTAGE, Health
 from sqlcache.metrics import Metrics
+from sqlcache.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -94,12 +95,12 @@ class NodeWatch:
         self._prover: Prover | None = None
         self._proofs: dict[str, tuple[float, Proof]] = {}  # with what they are about
         self._unprovable: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._loop = asyncio.get_running_loop()
         self._greeted = asyncio.Event()
         for name in cluster.nodes:
             cluster.when_up(name, partial(self._items.recognise_soon, name))
-        self._spawn(self._watch())
+        self._tasks.spawn(self._watch())
 
     def prove_by(self, prover: Prover) -> None:
         """No node is trusted from the start before it is proven that it has missed nothing."""
@@ -128,10 +129,7 @@ class NodeWatch:
 
     async def close(self, *, clean: bool) -> None:
         """Ends the watch. `clean`: this process owes no bump, and no write of it is under way."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.cancel()
         if clean:
             await asyncio.gather(*map(self._items.leave, self._cluster.nodes))
 
@@ -151,7 +149,7 @@ class NodeWatch:
                 self._tell_of_lameness(name, health)
                 if name not in self._at_work:
                     self._at_work.add(name)
-                    self._spawn(self._visit(name, health))
+                    self._tasks.spawn(self._visit(name, health))
             unknown = list(filter(self._is_unknown, self._cluster.nodes))
             if not unknown or now > until:
                 for name in [] if self._greeted.is_set() else unknown:
@@ -205,7 +203,7 @@ class NodeWatch:
         health.greet(self._loop.time(), trusted=trusted)
         health.enrolled = known
         if trusted and health.unproven:
-            self._spawn(self._prove(name, health))
+            self._tasks.spawn(self._prove(name, health))
         if all(self._cluster.health_of(each).greeted for each in self._cluster.nodes):
             self._greeted.set()
 
@@ -275,7 +273,7 @@ class NodeWatch:
         if await self._missed_nothing(name, health):
             health.trust(self._loop.time())
             if health.unproven:
-                self._spawn(self._prove(name, health))
+                self._tasks.spawn(self._prove(name, health))
             log.warning("lost sight of a memcached node and missed nothing node=%s", name)
             return
         about = health.distrusted_at
@@ -372,8 +370,3 @@ class NodeWatch:
         if not health.forgot:
             log.warning("memcached node lost its memory, or it is another one node=%s", name)
         health.distrust(self._loop.time(), forgot=True)
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

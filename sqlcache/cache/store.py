@@ -24,6 +24,7 @@ from sqlcache.memcache.protocol import (
     meta_set,
 )
 from sqlcache.metrics import Metrics
+from sqlcache.tasks import Tasks
 
 Told = Callable[[bool], None]
 _TOO_LONG: Reply = (NOT_STORED, None, b"")
@@ -68,15 +69,13 @@ class EntryStore:
         self._parts_at_once = max(_AT_ONCE_BYTES // max_item_bytes, 1)
         self._storing_parts = asyncio.Lock()
         self._key_index = KeyIndex(cluster, keyspace)
-        self._storing: set[asyncio.Task[None]] = set()
+        self._storing = Tasks()
         self._unpacking: dict[bytes, _Unpacking] = {}  # by key; each ends when its nodes do
 
     async def close(self) -> None:
         """Stores nothing any more."""
         self._key_index.close()
-        for task in list(self._storing):
-            task.cancel()
-        await asyncio.gather(*self._storing, return_exceptions=True)
+        await self._storing.cancel()
 
     async def put(
         self,
@@ -127,9 +126,7 @@ class EntryStore:
             )
             return
         putting = self._put(read, kept, item, pieces, also, told)
-        task = asyncio.get_running_loop().create_task(putting)
-        self._storing.add(task)
-        task.add_done_callback(self._storing.discard)
+        self._storing.spawn(putting)
 
     async def _put(
         self,

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -33,6 +33,7 @@ from sqlcache.memcache.protocol import (
     meta_get,
     meta_set,
 )
+from sqlcache.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -69,13 +70,11 @@ class TagLogs:
         self._shortest: dict[Tag, int] = {}  # bytes of logs when they were last compacted
         self._compacting: set[Tag] = set()
         self._held: list[tuple[frozenset[Tag], Callable[[], None]]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     async def close(self) -> None:
         """Ends what nobody waits for."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
 
     async def look_at(self, tags: Iterable[Tag]) -> dict[Tag, TagState]:
         """What the tags' logs say, of those whose node answers."""
@@ -147,13 +146,13 @@ class TagLogs:
 
     def append_soon(self, tags: Collection[Tag], record: bytes) -> None:
         """The same for who does not wait for it, of one record."""
-        self._spawn(self._append_alone(tags, record))
+        self._tasks.spawn(self._append_alone(tags, record))
 
     def lapse_soon(self, tag: Tag, lapsed: Mapping[bytes, bytes], done: Lapsed) -> None:
         """Takes these fences, by their last beat, out of a log; the version is new then. Calls
         `done` soon: with those that it took out; with None where that is to be tried again, for
         others wrote all the time, or the log could not be reached."""
-        self._spawn(self._lapse(tag, lapsed, done))
+        self._tasks.spawn(self._lapse(tag, lapsed, done))
 
     async def _lapse(self, tag: Tag, lapsed: Mapping[bytes, bytes], done: Lapsed) -> None:
         """While this process's own writers wait, see `_compact_alone`. Those of others come in
@@ -174,11 +173,6 @@ class TagLogs:
             self._let_go_on([tag])
             done(gone)
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def _append_alone(self, tags: Collection[Tag], record: bytes) -> None:
         await self.append(tags, lambda _: record)
 
@@ -195,7 +189,7 @@ class TagLogs:
         long = [tag for tag, log in zip(tags, logs, strict=True) if self._is_long(tag, log)]
         if long and self._compacting.isdisjoint(long):
             self._compacting.update(long)
-            self._spawn(self._compact_alone(long))
+            self._tasks.spawn(self._compact_alone(long))
 
     async def _compact_alone(self, tags: list[Tag]) -> None:
         """While all others wait: else one of many writers would always come in between."""

@@ -27,6 +27,7 @@ from sqlcache.process.ports import Port
 from sqlcache.process.seats import Seats
 from sqlcache.process.usage import measure
 from sqlcache.settings import Settings
+from sqlcache.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -342,7 +343,7 @@ class Parent:
         self, answers: Mapping[Question, Callable[..., Any]], stopped: asyncio.Event
     ) -> None:
         self._answers = answers
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._messages = Messages(self._asked, stopped.set)
 
     async def open(self, end: socket.socket) -> None:
@@ -358,9 +359,7 @@ class Parent:
         await self._messages.close()
 
     def _asked(self, message: tuple[Any, ...]) -> None:
-        task = asyncio.get_running_loop().create_task(self._answer(*message))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._answer(*message))
 
     async def _answer(self, number: int, what: Question, *about: Any) -> None:
         try:

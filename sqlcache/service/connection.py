@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from typing import Protocol
 
 from sqlcache.driver import aiomysql
@@ -28,6 +28,7 @@ from sqlcache.sql.catalog_loader.load import (
 )
 from sqlcache.sql.catalog_loader.server import WHICH_SERVER, began
 from sqlcache.sql.facts import Scope
+from sqlcache.tasks import Tasks
 from sqlcache.tls import UpstreamTls, upstream_tls
 from sqlcache.upstream_errors import UpstreamErrors
 
@@ -91,7 +92,7 @@ class ServiceConnection:
         self._connection: aiomysql.Connection | None = None
         self._server: list[Row] | None = None  # which one the connection is to, once that is known
         self._one_at_a_time = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._lost = False  # since the whole catalog was read
         self._began: int | None = None  # the server that it was read from
 
@@ -139,7 +140,7 @@ class ServiceConnection:
                 else:
                     self._give_up()
                 if server is not None:
-                    self._spawn(self._end_query(connection.thread_id(), server))
+                    self._tasks.spawn(self._end_query(connection.thread_id(), server))
                 raise UpstreamError(
                     f"the catalog was not read within catalog_timeout_s = {limit_s:g} s"
                 ) from error
@@ -185,11 +186,6 @@ class ServiceConnection:
                 await connection.ensure_closed()
             finally:
                 connection.close()
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def check(self) -> None:
         await self._check.check()

@@ -61,7 +61,7 @@ def _undo(fence: bytes, version: bytes) -> bytes:
 async def _bump_after_ok(self: Fences, fence: Fence) -> None:
     """The fence goes, and the client has its OK before the version is new."""
     await _right_undo(self, fence)
-    self._spawn(self.bump(fence.tags))
+    self._tasks.spawn(self.bump(fence.tags))
 
 
 def _bump_after_ok_soon(self: SharedFences, fence: Fence, marks: Marks, done: Told) -> None:
@@ -71,7 +71,7 @@ def _bump_after_ok_soon(self: SharedFences, fence: Fence, marks: Marks, done: To
         await _bump_after_ok(self._fences, fence)
         done(marks.confirmed)
 
-    self._fences._spawn(lift())
+    self._fences._tasks.spawn(lift())
 
 
 @contextmanager
@@ -113,7 +113,7 @@ async def _fill_under_present_versions(self: Lease, entry: bytes) -> None:
 
 def _fill_under_present_versions_soon(self: Lease, entry: bytes) -> None:
     """The same for who does not wait for it."""
-    self._leases.spawn(_fill_under_present_versions(self, entry))
+    self._leases.tasks.spawn(_fill_under_present_versions(self, entry))
 
 
 class _WritesUntold(Writes):

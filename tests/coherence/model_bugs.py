@@ -53,7 +53,9 @@ def _fill(
 ) -> None:
     """Fills are like this, whether they are waited for or not."""
     patch.setattr(Lease, "fill", fill)
-    patch.setattr(Lease, "fill_soon", lambda self, entry: self._leases.spawn(fill(self, entry)))
+    patch.setattr(
+        Lease, "fill_soon", lambda self, entry: self._leases.tasks.spawn(fill(self, entry))
+    )
 
 
 def skip_the_fence(patch: pytest.MonkeyPatch) -> None:
@@ -105,14 +107,14 @@ def acknowledge_before_the_bump(patch: pytest.MonkeyPatch) -> None:
 
     async def lift(self: Fences, fence: Fence) -> None:
         await self.undo(fence)
-        self._spawn(self.bump(fence.tags))
+        self._tasks.spawn(self.bump(fence.tags))
 
     def lift_soon(self: SharedFences, fence: Fence, marks: Marks, done: Told) -> None:
         async def lift_it() -> None:
             await lift(self._fences, fence)
             done(())
 
-        self._fences._spawn(lift_it())
+        self._fences._tasks.spawn(lift_it())
 
     patch.setattr(Fences, "lift", lift)
     patch.setattr(SharedFences, "lift_soon", lift_soon)
@@ -414,7 +416,7 @@ def let_a_lapsed_fence_leave_the_version(patch: pytest.MonkeyPatch) -> None:
 
 def lift_a_write_of_unknown_outcome_at_once(patch: pytest.MonkeyPatch) -> None:
     def abandon(self: Fences, fence: Fence, is_over: IsOver | None) -> None:
-        self._spawn(self.lift(fence))
+        self._tasks.spawn(self.lift(fence))
 
     patch.setattr(Fences, "abandon", abandon)
 

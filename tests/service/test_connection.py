@@ -84,7 +84,7 @@ async def test_on_another_server_that_answers_by_then_nothing_is_ended(
         monkeypatch.setattr(module, "load_schemas", sleep)
         with pytest.raises(UpstreamError, match="within catalog_timeout_s"):
             await connection.schemas()
-        await asyncio.gather(*connection._tasks)
+        await asyncio.gather(*connection._tasks._all)
         others.ping(reconnect=False)
     connection.close()
 
@@ -154,7 +154,7 @@ async def test_a_reading_that_takes_too_long_loses_no_contact_where_the_server_r
         with pytest.raises(UpstreamError, match="within catalog_timeout_s"):
             await connection.schemas()
     assert connection.cut()
-    await asyncio.gather(*connection._tasks)
+    await asyncio.gather(*connection._tasks._all)
     connection.close()
 
 
