@@ -48,6 +48,13 @@ class Lookaround:
     def _token(self, at: int) -> Token:
         return self._tokens[at] if 0 <= at < len(self._tokens) else NOTHING
 
+    def _ends(self, at: int, before: frozenset[str]) -> bool:
+        """Whether what stands before it is over there: by a parenthesis or comma, the query's end,
+        or one of the words that it may stand `before`."""
+        token = self._token(at)
+        closed = token.is_operator(b")") or token.is_operator(b",") or token is NOTHING
+        return closed or token.word in before
+
     def _path_to(self, at: int) -> int:
         """Where the dotted path begins whose last name stands there."""
         while self._token(at - 1).text == b"." and self._token(at - 2).kind in NAMES:

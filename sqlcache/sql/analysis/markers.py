@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from sys import intern
 
 from sqlcache.sql.analysis.cursor import NAMES
-from sqlcache.sql.analysis.lookaround import NOTHING, VALUES, Lookaround
+from sqlcache.sql.analysis.lookaround import VALUES, Lookaround
 from sqlcache.sql.lexer import Kind, Token, word_set
 from sqlcache.sql.statement import Markers
 
@@ -60,7 +60,7 @@ class _Reader(Lookaround):
             return None
         start, end = self._comparison(at)
         name = self._name_before(start)
-        return name if name is not None and self._ends(end) else None
+        return name if name is not None and self._ends(end, _AFTER) else None
 
     def _comparison(self, at: int) -> tuple[int, int]:
         """Where the comparison begins, behind the column, and where it is over."""
@@ -89,8 +89,3 @@ class _Reader(Lookaround):
         before = self._token(self._path_to(at - 1) - 1)
         begins = before.word in _BEFORE or before.is_operator(b"(") or before.is_operator(b",")
         return name.name.lower() if begins else None
-
-    def _ends(self, at: int) -> bool:
-        token = self._token(at)
-        closed = token.is_operator(b")") or token.is_operator(b",") or token is NOTHING
-        return closed or token.word in _AFTER

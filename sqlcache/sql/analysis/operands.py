@@ -179,7 +179,7 @@ class _Reader(Lookaround):
             return True
         if self._token(at).word == "NOT":
             at += 1
-        return any(map(self._ends_condition, self._ends_of_comparison(at)))
+        return any(self._ends(end, _AFTER_CONDITION) for end in self._ends_of_comparison(at))
 
     def _is_in_between(self, at: int) -> bool:
         """Whether the AND there may be that of a BETWEEN."""
@@ -208,11 +208,6 @@ class _Reader(Lookaround):
     def _is_literal(self, at: int) -> bool:
         token = self._tokens[at]
         return token.kind in _LITERALS or token.is_operator(b",")
-
-    def _ends_condition(self, at: int) -> bool:
-        token = self._token(at)
-        ends = token.is_operator(b")") or token.is_operator(b",") or token is NOTHING
-        return ends or token.word in _AFTER_CONDITION
 
     def _has_unnamed(self) -> bool:
         if any(token.word == "NATURAL" for token in self._tokens):
