@@ -5,6 +5,7 @@ or those to the left of it. Core files are sans-IO. A door imports no other door
 """
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from pathlib import Path
@@ -92,6 +93,26 @@ LAYERS = {
     "sqlcache.binlog.transactions": Layer.CORE,
 }
 DOORS = {"sqlcache.proxy", "sqlcache.admin", "sqlcache.binlog"}
+
+
+MAPPED = ("api", "binlog", "cache", "commands", "memcache", "plan", "process", "proxy", "service")
+NO_MODULES = {"init", "flush", "save", "load", "Cache"}
+"""What the maps name as well: commands, and a class."""
+
+
+@pytest.mark.parametrize("package", MAPPED)
+def test_the_map_of_a_package_names_each_of_its_modules_and_no_others(package: str) -> None:
+    folder = PACKAGE / package
+    told = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+    modules = {
+        each.stem
+        for each in folder.iterdir()
+        if each.suffix == ".py" or each.joinpath("__init__.py").exists()
+    } - {"__init__"}
+    named = set(re.findall(r"`(\w+)`", told))
+    assert modules - named == set()
+    packages = {each.stem for each in PACKAGE.iterdir()}
+    assert named - modules - packages - NO_MODULES == set()
 
 
 def layer(module: str) -> Layer:

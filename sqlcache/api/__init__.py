@@ -18,6 +18,7 @@ asks the engine, and has aiomysql's converters decode the stored packets.
 - `cached`, `keys`, `captures`, `code`, `values`: the decorator, the keys of calls, values as bytes
 - `collect`, `hangs`, `store`, `flights`: what a body reads, on what its value hangs, where that is
   kept, who shares a run
+- `misuse`: what is refused before anything is sent
 - `sqlalchemy`: an engine of SQLAlchemy on the same cache
 """
 

@@ -3,7 +3,8 @@
 A tailer reads the server's binary log as a replica does, and bumps what each transaction changed:
 
 - `events` takes the packets apart into the log's events, `transactions` gathers these into what
-  became visible at once, `session_settings` reads by which its statements ran; no I/O, no clock.
+  became visible at once, a `change`, `session_settings` reads by which its statements ran; no I/O,
+  no clock. `names` says what commits are called.
 - `effects` finds the tags, by the catalog and the analysis that the proxy's writes go by;
   `hindsight` says whether that is of then, `additions` which definitions do not matter to that,
   `temporary` knows the tables that no catalog has.

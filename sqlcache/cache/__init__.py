@@ -10,14 +10,15 @@
   rows that may be told apart. `lookups` ask for all reads of one event-loop turn, `tag_checks`
   judge what the tags' logs say, `near` has entries in the process.
 - A miss: `leases` are the right to fill, `store` keeps the answer, `worth` says whether that is
-  worth it, `key_index` notes what hangs on a table.
+  worth it, `unstorable` knows which cannot be kept, `key_index` notes what hangs on a table.
 - A write: its `marks`, and its `fence`. `fences` raise and lift these, `shared_fences` one for
   many; `owed_bumps` could not be made yet, `lapses` end the fences of the dead, `own_commits` were
   ended.
 - Read leases: `windows` say what may be served unasked, `promises` in the logs let others know, and
   `kept_open` decides for which tags that is worth it.
-- The nodes: `node_watch` disowns one that was away, by `node_items` and `node_questions`; `roster`
-  sees to it that all processes use the same ones.
+- The nodes: `node_watch` disowns one that was away, by `node_items` and `node_questions`, and by
+  `node_mementos` one that has lost its memory; `server_notes` say which server's answers a node
+  has. `roster` sees to it that all processes use the same ones.
 
 What a process remembers of all this is `bounded` in bytes.
 """

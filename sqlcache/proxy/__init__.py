@@ -8,7 +8,12 @@
 - `writes` fences and bumps what a command has written, and `held_back` keeps what its transaction
   has. `own_transaction` and `transaction` say what of the cache that may read.
 - `diagnostics` knows what the client's last statement has left behind, and `handles` what it has
-  prepared; `questions` ask the server for what is not known.
+  prepared; `questions` ask the server for what is not known. `looking_back` tells which statements
+  look at the one before, and `last_command` is what is noted of that.
+- `row_changes` tells what of a table's rows writes touch, and `still_to_come` whether more of a
+  command's statements may write.
 - `signs_of_life`, `idleness` and `embedded_session` are about its client. `checks` compare hits
-  with what MySQL says.
+  with what MySQL says, by a `comparison`; `slow_reads` puts slow ones into the log.
+- `shared` is what all these parts have in common, and `limits` the settings that they go by. All
+  sessions of a process have their `room` together.
 """
