@@ -34,9 +34,9 @@ from sqlcache.process.seats import Seats
 from sqlcache.process.usage import LoopLag, measure
 from sqlcache.proxy.admission import Admission
 from sqlcache.proxy.embedded_session import EmbeddedSession
-from sqlcache.proxy.limits import Limits
 from sqlcache.proxy.room import Room
 from sqlcache.proxy.server import Server, Upstream
+from sqlcache.proxy.session_options import SessionOptions
 from sqlcache.proxy.slow_reads import SlowReads
 from sqlcache.rules import policy_of
 from sqlcache.service.connection import Service, ServiceConnection
@@ -138,7 +138,7 @@ class App:
             self.engine,
             self.planner,
             self.metrics,
-            Limits(
+            SessionOptions(
                 max_statement_bytes=proxy.max_statement_bytes,
                 max_entry_bytes=self._settings.max_entry_bytes,
                 login_timeout_s=proxy.login_timeout_s,

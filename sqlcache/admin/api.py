@@ -29,8 +29,8 @@ from starlette.responses import JSONResponse, Response
 from sqlcache import __version__
 from sqlcache.admin import answers
 from sqlcache.admin.lists import LISTS, Item, Listing, listed
+from sqlcache.admin.made_once import MadeOnce
 from sqlcache.admin.questions import Configured, Operated, Question, Refused
-from sqlcache.admin.shared import Shared
 from sqlcache.errors import ConfigError
 from sqlcache.implementation import IMPLEMENTATION
 from sqlcache.metric_kinds import BOUNDS_S
@@ -134,7 +134,7 @@ class Api:
     def __init__(self, operated: Operated, configured: Configured) -> None:
         self._operated = operated
         self._configured = configured
-        self._counted = Shared(operated.counted)
+        self._counted = MadeOnce(operated.counted)
         self._began = time.monotonic()
         self._kept: dict[Question, tuple[float, asyncio.Task[list[Item]]]] = {}
         self.endpoints = self._endpoints()

@@ -16,9 +16,9 @@ from starlette.routing import Route
 from sqlcache.admin import dashboard
 from sqlcache.admin.access import Access
 from sqlcache.admin.api import Api
+from sqlcache.admin.made_once import MadeOnce
 from sqlcache.admin.node_figures import NodeFigures
 from sqlcache.admin.questions import Configured, Operated, Refused
-from sqlcache.admin.shared import Shared
 from sqlcache.metrics import CONTENT_TYPE
 
 _log = logging.getLogger("sqlcache.admin")
@@ -52,10 +52,10 @@ def site(operated: Operated, configured: Configured) -> Starlette:
         await figures.add_to(counted)
         return counted.render()
 
-    shared = Shared(rendered)
+    page = MadeOnce(rendered)
 
     async def metrics(request: Request) -> Response:
-        return Response(await shared.ask(), media_type=CONTENT_TYPE)
+        return Response(await page.ask(), media_type=CONTENT_TYPE)
 
     probes = {"/live": live, "/ready": ready, "/metrics": metrics}
     api = Api(operated, configured)

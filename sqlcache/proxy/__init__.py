@@ -14,6 +14,6 @@
   command's statements may write.
 - `signs_of_life`, `idleness` and `embedded_session` are about its client. `checks` compare hits
   with what MySQL says, by a `comparison`; `slow_reads` puts slow ones into the log.
-- `shared` is what all these parts have in common, and `limits` the settings that they go by. All
+- `session_parts` has one of each of these, and `session_options` the settings that they go by. All
   sessions of a process have their `room` together.
 """

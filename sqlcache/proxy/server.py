@@ -15,9 +15,9 @@ from sqlcache.mysql.sockets import Listener, connected, route
 from sqlcache.plan.planner import Planner
 from sqlcache.proxy.admission import Admission
 from sqlcache.proxy.embedded_session import EmbeddedSession
-from sqlcache.proxy.limits import Limits
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.session import Session
+from sqlcache.proxy.session_options import SessionOptions
 from sqlcache.proxy.sessions import Sessions
 from sqlcache.tls import ClientTls, UpstreamTls
 from sqlcache.upstream_errors import UpstreamErrors
@@ -62,7 +62,7 @@ class Server:
         engine: Engine,
         planner: Planner,
         metrics: Metrics,
-        limits: Limits,
+        options: SessionOptions,
         *,
         admission: Admission,
         errors: UpstreamErrors,
@@ -75,7 +75,7 @@ class Server:
         self._engine = engine
         self._planner = planner
         self._metrics = metrics
-        self._limits = limits
+        self._options = options
         self._admission = admission
         self._errors = errors
         self._buffer_bytes = buffer_bytes
@@ -126,7 +126,7 @@ class Server:
             self._run(session, logins, client, upstream)
         )
         self.sessions.add(running, session)
-        longest_bytes = self._limits.max_statement_bytes
+        longest_bytes = self._options.max_statement_bytes
         return EmbeddedSession(client, upstream, self._engine, session.way, longest_bytes)
 
     async def drain(self, timeout_s: float) -> None:
@@ -196,7 +196,7 @@ class Server:
             admission,
             self._errors,
             keeper.witness(),
-            tracks=self._limits.names_commits and keeper.tells_commits,
+            tracks=self._options.names_commits and keeper.tells_commits,
         )
 
     def _session(
@@ -208,7 +208,7 @@ class Server:
             self._engine,
             self._planner,
             self._metrics,
-            self._limits,
+            self._options,
             logins,
             self._errors,
             embedded=embedded,

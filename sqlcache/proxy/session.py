@@ -30,11 +30,11 @@ from sqlcache.plan.commands import ClientCommand
 from sqlcache.plan.planner import Planner
 from sqlcache.proxy.authentication import MAX_LOGIN_PACKET_BYTES
 from sqlcache.proxy.idleness import Idleness
-from sqlcache.proxy.limits import Limits
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.longway.way import LongWay
 from sqlcache.proxy.relay import Relay
-from sqlcache.proxy.shared import Shared
+from sqlcache.proxy.session_options import SessionOptions
+from sqlcache.proxy.session_parts import SessionParts
 from sqlcache.proxy.signs_of_life import SignsOfLife
 from sqlcache.upstream_errors import UpstreamErrors
 
@@ -59,7 +59,7 @@ class Session:
         engine: Engine,
         planner: Planner,
         metrics: Metrics,
-        limits: Limits,
+        options: SessionOptions,
         logins: LoginRelay,
         errors: UpstreamErrors,
         *,
@@ -68,14 +68,14 @@ class Session:
         self._client = client
         self._upstream = upstream
         self._planner = planner
-        self._limits = limits
+        self._options = options
         self._logins = logins
         self._errors = errors
-        self._relay = Relay(client, upstream, limits.ahead, metrics)
-        shared = Shared.of(self._relay, engine, planner, metrics, limits, embedded=embedded)
+        self._relay = Relay(client, upstream, options.ahead, metrics)
+        shared = SessionParts.of(self._relay, engine, planner, metrics, options, embedded=embedded)
         self.way = LongWay(shared, logins)
         self._standing, self._course = self.way.standing, self.way.course
-        self._signs = SignsOfLife(client, upstream, self.way, every_s=limits.keepalive_s)
+        self._signs = SignsOfLife(client, upstream, self.way, every_s=options.keepalive_s)
         self._idleness = Idleness(client, upstream, self._relay, self.way)
         self._draining = False
         self._has_quit = False
@@ -134,7 +134,7 @@ class Session:
         self._upstream.on_change = self._upstream_changed
         try:
             self._standing.note_globals()
-            login, ok = await self._logins.log_in(self._limits.login_timeout_s)
+            login, ok = await self._logins.log_in(self._options.login_timeout_s)
             await self._planner.keeper.meet()
             if not self._planner.keeper.is_met:
                 self._standing.note_globals()  # as far as they are known
@@ -260,14 +260,14 @@ class Session:
         length = payload_bytes(head)
         # The server takes an empty command for a COM_SLEEP.
         code = head[HEADER_BYTES] if length else Command.SLEEP
-        size = HEADER_BYTES + min(length, self._limits.max_statement_bytes)
+        size = HEADER_BYTES + min(length, self._options.max_statement_bytes)
         if code == Command.CHANGE_USER:  # what comes behind it may answer the server
             if length <= MAX_LOGIN_PACKET_BYTES:
                 await self._relay.until_sent(HEADER_BYTES + length)
             data = await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
             return ClientCommand(code, data, whole=True)
         await self._relay.until_sent(size)
-        whole = length <= self._limits.max_statement_bytes and not is_continued(length)
+        whole = length <= self._options.max_statement_bytes and not is_continued(length)
         return ClientCommand(code, self._client.take(size), whole=whole)
 
 

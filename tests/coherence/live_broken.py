@@ -40,7 +40,7 @@ from sqlcache.plan.state import SessionState
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.longway.way import LongWay
 from sqlcache.proxy.own_transaction import OwnTransaction
-from sqlcache.proxy.shared import Shared
+from sqlcache.proxy.session_parts import SessionParts
 from sqlcache.proxy.writes import Writes
 from tests.coherence import live_library
 
@@ -129,7 +129,7 @@ class _WritesUntold(Writes):
         return NO_MARKS
 
 
-def _tell_nobody(self: LongWay, shared: Shared, logins: LoginRelay) -> None:
+def _tell_nobody(self: LongWay, shared: SessionParts, logins: LoginRelay) -> None:
     """What an app writes is neither fenced nor bumped; what a proxy's client writes is."""
     _right_way(self, shared, logins)
     if shared.embedded:

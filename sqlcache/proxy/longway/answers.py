@@ -12,7 +12,7 @@ from sqlcache.proxy.copies import ResponseCopy
 from sqlcache.proxy.longway.refusals import Refusals
 from sqlcache.proxy.longway.standing import Standing
 from sqlcache.proxy.questions import written_like
-from sqlcache.proxy.shared import Shared
+from sqlcache.proxy.session_parts import SessionParts
 from sqlcache.proxy.straight.inflight import InFlight
 from sqlcache.proxy.straight.parts import Parts
 
@@ -24,7 +24,7 @@ class Answers:
                  "_last", "_meanings", "_metrics", "_refusals", "_relay", "_standing",
                  "_writes")  # fmt: skip
 
-    def __init__(self, shared: Shared, standing: Standing) -> None:
+    def __init__(self, shared: SessionParts, standing: Standing) -> None:
         self._relay = shared.relay
         self._metrics = shared.metrics
         self._course = shared.course

@@ -8,7 +8,7 @@ from sqlcache.plan.commands import ClientCommand, Meaning
 from sqlcache.proxy.longway.running import FOUND_ROWS, Running
 from sqlcache.proxy.longway.standing import Standing
 from sqlcache.proxy.questions import digits
-from sqlcache.proxy.shared import Shared
+from sqlcache.proxy.session_parts import SessionParts
 
 _COUNT_BYTES = 1_000  # an answer to FOUND_ROWS() is shorter
 _OF_FOUND_ROWS = NotCacheable("not cacheable", "calls FOUND_ROWS()")
@@ -20,7 +20,7 @@ class Counting:
     __slots__ = ("_client", "_copies", "_diagnostics", "_last", "_metrics", "_planner", "_running",
                  "_standing", "_tells")  # fmt: skip
 
-    def __init__(self, shared: Shared, standing: Standing, running: Running) -> None:
+    def __init__(self, shared: SessionParts, standing: Standing, running: Running) -> None:
         self._client = shared.relay.client
         self._planner = shared.planner
         self._metrics = shared.metrics
@@ -29,7 +29,7 @@ class Counting:
         self._copies = shared.copies
         self._standing = standing
         self._running = running
-        self._tells = not (shared.embedded or shared.limits.shadow)
+        self._tells = not (shared.embedded or shared.options.shadow)
 
     async def count_all(self, command: ClientCommand) -> int | None:
         """How many rows the query has without its LIMIT, which the server has just run, marked."""

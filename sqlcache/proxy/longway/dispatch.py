@@ -28,7 +28,7 @@ from sqlcache.proxy.longway.reading import Reading
 from sqlcache.proxy.longway.running import Running
 from sqlcache.proxy.longway.standing import Standing
 from sqlcache.proxy.longway.unsent import Unsent, only_reads
-from sqlcache.proxy.shared import Shared
+from sqlcache.proxy.session_parts import SessionParts
 from sqlcache.proxy.straight.exchange import reason_of
 from sqlcache.proxy.straight.inflight import HandedOver, Stage
 from sqlcache.sql.statement import Kind, Statement, changed
@@ -43,7 +43,7 @@ class Dispatch:
 
     def __init__(
         self,
-        shared: Shared,
+        shared: SessionParts,
         logins: LoginRelay,
         standing: Standing,
         planning: Planning,
@@ -60,7 +60,7 @@ class Dispatch:
         self._diagnostics = shared.diagnostics
         self._meanings = shared.meanings
         self._handles = shared.handles
-        self._login_timeout_s = shared.limits.login_timeout_s
+        self._login_timeout_s = shared.options.login_timeout_s
         self._logins = logins
         self._standing = standing
         self._planning = planning

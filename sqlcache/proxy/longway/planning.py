@@ -8,7 +8,7 @@ from sqlcache.plan.commands import ClientCommand, Meaning
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.plans import UNTRACEABLE
 from sqlcache.proxy.longway.standing import Standing
-from sqlcache.proxy.shared import Shared
+from sqlcache.proxy.session_parts import SessionParts
 from sqlcache.proxy.straight.exchange import IN_UNCACHEABLE_TRANSACTION
 from sqlcache.sql.statement import Statement
 from sqlcache.statement_counts import UNCOUNTED
@@ -23,7 +23,7 @@ class Planning:
 
     __slots__ = ("_embedded", "_last", "_meanings", "_planner", "_standing")
 
-    def __init__(self, shared: Shared, standing: Standing) -> None:
+    def __init__(self, shared: SessionParts, standing: Standing) -> None:
         self._planner = shared.planner
         self._standing = standing
         self._meanings = shared.meanings

@@ -20,7 +20,7 @@ from sqlcache.proxy.longway.counting import Counting
 from sqlcache.proxy.longway.planning import Planning
 from sqlcache.proxy.longway.running import Running
 from sqlcache.proxy.longway.standing import Standing
-from sqlcache.proxy.shared import Shared
+from sqlcache.proxy.session_parts import SessionParts
 from sqlcache.proxy.straight.hits import Hits
 from sqlcache.proxy.straight.inflight import InFlight
 from sqlcache.sql.lexer import Lexed
@@ -41,7 +41,7 @@ class Reading:
 
     def __init__(
         self,
-        shared: Shared,
+        shared: SessionParts,
         standing: Standing,
         planning: Planning,
         running: Running,

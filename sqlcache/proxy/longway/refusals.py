@@ -16,7 +16,7 @@ from sqlcache.plan.commands import EXECUTES, NO_STATEMENT, ClientCommand, Meanin
 from sqlcache.plan.writeset import NOTHING
 from sqlcache.proxy.longway.standing import Standing
 from sqlcache.proxy.looking_back import MOST_SEARCHED_BYTES
-from sqlcache.proxy.shared import Shared
+from sqlcache.proxy.session_parts import SessionParts
 from sqlcache.sql.catalog.code import may_feign_errors
 
 _REFUSALS = frozenset({ER_PARSE_ERROR, ER_EMPTY_QUERY, ER_UNKNOWN_STMT_HANDLER})
@@ -28,7 +28,7 @@ class Refusals:
 
     __slots__ = ("_meanings", "_planner", "_standing", "_writes")
 
-    def __init__(self, shared: Shared, standing: Standing) -> None:
+    def __init__(self, shared: SessionParts, standing: Standing) -> None:
         self._planner = shared.planner
         self._standing = standing
         self._meanings = shared.meanings

@@ -18,7 +18,7 @@ from sqlcache.proxy.longway.answers import Answers
 from sqlcache.proxy.longway.standing import Standing
 from sqlcache.proxy.longway.unsent import Unsent
 from sqlcache.proxy.questions import digits
-from sqlcache.proxy.shared import Shared
+from sqlcache.proxy.session_parts import SessionParts
 
 FOUND_ROWS = b"SELECT FOUND_ROWS()"
 _ENDS = b"COMMIT AND NO CHAIN NO RELEASE"
@@ -32,7 +32,7 @@ class Running:
                  "_standing", "_unsent", "_writes")  # fmt: skip
 
     def __init__(
-        self, shared: Shared, standing: Standing, answers: Answers, unsent: Unsent
+        self, shared: SessionParts, standing: Standing, answers: Answers, unsent: Unsent
     ) -> None:
         self._relay = shared.relay
         self._engine = shared.engine

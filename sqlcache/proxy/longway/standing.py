@@ -21,7 +21,7 @@ from sqlcache.plan.plans import Pass, Plan
 from sqlcache.plan.state import SessionState
 from sqlcache.proxy.own_transaction import OwnTransaction
 from sqlcache.proxy.questions import Questions
-from sqlcache.proxy.shared import Shared
+from sqlcache.proxy.session_parts import SessionParts
 from sqlcache.proxy.straight.path import StraightPath
 from sqlcache.sql.lexer import word_set
 from sqlcache.sql.statement import Transaction
@@ -44,14 +44,14 @@ class Standing:
     """Which is told of each change."""
 
     __slots__ = ("_diagnostics", "_engine", "_generation", "_globals", "_handles", "_held_back",
-                 "_last", "_limits", "_meanings", "_planner", "_relay", "allowed", "context",
+                 "_last", "_meanings", "_options", "_planner", "_relay", "allowed", "context",
                  "has_begun", "own", "questions", "state", "straight")  # fmt: skip
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: SessionParts) -> None:
         self._relay = shared.relay
         self._engine = shared.engine
         self._planner = shared.planner
-        self._limits = shared.limits
+        self._options = shared.options
         self._last = shared.last
         self._diagnostics = shared.diagnostics
         self._meanings = shared.meanings
@@ -80,7 +80,7 @@ class Standing:
             self.state,
             self.questions,
             lambda: keeper.has_one_snapshot,
-            self._limits.for_transactions,
+            self._options.for_transactions,
         )
 
     def changed_user(self, login: Login, status: int) -> None:
@@ -268,5 +268,5 @@ class Standing:
             self.context = self._planner.context(self.state)
         else:
             self.context = None
-        serves = self._limits.straight and self.allowed and not self.state.transaction_unsure
+        serves = self._options.straight and self.allowed and not self.state.transaction_unsure
         self.straight.open(self.context if serves else None, self.own.view, self.state)

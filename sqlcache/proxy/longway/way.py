@@ -23,7 +23,7 @@ from sqlcache.proxy.longway.reading import Reading
 from sqlcache.proxy.longway.running import Running
 from sqlcache.proxy.longway.standing import Standing
 from sqlcache.proxy.longway.unsent import Unsent
-from sqlcache.proxy.shared import Shared
+from sqlcache.proxy.session_parts import SessionParts
 from sqlcache.proxy.straight.exchange import IN_UNCACHEABLE_TRANSACTION
 from sqlcache.proxy.straight.inflight import HandedOver, Stage
 from sqlcache.proxy.straight.path import StraightPath
@@ -42,7 +42,7 @@ class LongWay:
                  "_planner", "_reading", "_relay", "_running", "_shadow", "_unsent", "_writes",
                  "course", "last", "meanings", "standing", "straight")  # fmt: skip
 
-    def __init__(self, shared: Shared, logins: LoginRelay) -> None:
+    def __init__(self, shared: SessionParts, logins: LoginRelay) -> None:
         self._relay = shared.relay
         self._engine = shared.engine
         self._planner = shared.planner

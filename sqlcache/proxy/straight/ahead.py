@@ -7,7 +7,7 @@ from sqlcache.kernel import scan
 from sqlcache.mysql.constants import Status
 from sqlcache.mysql.scan import Plain
 from sqlcache.plan.plans import LONGEST_ACCEPTED, Pass
-from sqlcache.proxy.shared import Shared
+from sqlcache.proxy.session_parts import SessionParts
 from sqlcache.proxy.straight.inflight import InFlight
 from sqlcache.proxy.straight.terms import Terms
 
@@ -20,7 +20,7 @@ class Ahead:
     __slots__ = ("_at_once", "_held_back", "_idle", "_shadow", "_switched_off", "_terms",
                  "_upstream")  # fmt: skip
 
-    def __init__(self, shared: Shared, terms: Terms) -> None:
+    def __init__(self, shared: SessionParts, terms: Terms) -> None:
         self._upstream = shared.relay.upstream
         self._terms = terms
         self._held_back = shared.writes.held_back

@@ -23,7 +23,7 @@ from sqlcache.plan.pins import Values, values_of_execution, values_of_text
 from sqlcache.plan.plans import Pass, Plan
 from sqlcache.plan.reader import ON_THE_LOOP_BYTES
 from sqlcache.proxy.copies import UNSTORABLE_STATUS
-from sqlcache.proxy.shared import Shared
+from sqlcache.proxy.session_parts import SessionParts
 from sqlcache.proxy.straight.ahead import Ahead
 from sqlcache.proxy.straight.course import callback
 from sqlcache.proxy.straight.inflight import InFlight, Stage
@@ -76,7 +76,7 @@ class Exchange:
                  "_long_answers", "_max_entry_bytes", "_metrics", "_terms", "_turned", "_upstream",
                  "_writes", "ahead", "course")  # fmt: skip
 
-    def __init__(self, shared: Shared, terms: Terms, ahead: Ahead, turned: Turned) -> None:
+    def __init__(self, shared: SessionParts, terms: Terms, ahead: Ahead, turned: Turned) -> None:
         self.course = shared.course
         self.ahead = ahead
         self._terms = terms
@@ -90,7 +90,7 @@ class Exchange:
         self._handles = shared.handles
         self._metrics = shared.metrics
         self._turned = turned
-        self._max_entry_bytes = shared.limits.max_entry_bytes
+        self._max_entry_bytes = shared.options.max_entry_bytes
         self._long_answers = LongAnswers(shared, terms)
 
     def close(self) -> None:

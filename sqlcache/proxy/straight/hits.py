@@ -15,7 +15,7 @@ from sqlcache.mysql.scan import number_in
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.executions import Execution
 from sqlcache.plan.prepared import Prepared
-from sqlcache.proxy.shared import Shared
+from sqlcache.proxy.session_parts import SessionParts
 from sqlcache.proxy.straight.terms import Terms
 from sqlcache.proxy.transaction import TransactionView
 
@@ -27,7 +27,7 @@ class Hits:
     __slots__ = ("_client", "_diagnostics", "_embedded", "_handles", "_last", "_meanings",
                  "_metrics", "_room", "_terms", "find_at_once", "look_up")  # fmt: skip
 
-    def __init__(self, shared: Shared, terms: Terms) -> None:
+    def __init__(self, shared: SessionParts, terms: Terms) -> None:
         self._client = shared.relay.client
         self._terms = terms
         self._last = shared.last
@@ -35,7 +35,7 @@ class Hits:
         self._meanings = shared.meanings
         self._handles = shared.handles
         self._metrics = shared.metrics
-        self._room = shared.limits.for_hits
+        self._room = shared.options.for_hits
         self._embedded = shared.embedded
         asked = shared.checks or shared.engine
         self.look_up: Callable[[Read, Waiter], None] = asked.lookup

@@ -8,7 +8,7 @@ from sqlcache.mysql.constants import Status
 from sqlcache.mysql.packets import with_flags
 from sqlcache.mysql.scan import Plain
 from sqlcache.plan.plans import Pass
-from sqlcache.proxy.shared import Shared
+from sqlcache.proxy.session_parts import SessionParts
 from sqlcache.proxy.straight.course import callback
 from sqlcache.proxy.straight.inflight import InFlight
 from sqlcache.proxy.straight.parts import Parts
@@ -27,7 +27,7 @@ class LongAnswers:
 
     __slots__ = ("_client", "_copies", "_diagnostics", "_metrics", "_terms", "_upstream", "course")
 
-    def __init__(self, shared: Shared, terms: Terms) -> None:
+    def __init__(self, shared: SessionParts, terms: Terms) -> None:
         self.course = shared.course
         self._terms = terms
         self._client = shared.relay.client

@@ -21,7 +21,7 @@ from sqlcache.plan.contexts import Context
 from sqlcache.plan.plans import Pass, Preparation
 from sqlcache.plan.state import SessionState
 from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES
-from sqlcache.proxy.shared import Shared
+from sqlcache.proxy.session_parts import SessionParts
 from sqlcache.proxy.straight.ahead import Ahead
 from sqlcache.proxy.straight.course import callback
 from sqlcache.proxy.straight.exchange import Exchange, Turned, is_read_at_once
@@ -42,7 +42,7 @@ class StraightPath:
     __slots__ = ("_client", "_embedded", "_engine", "_exchange", "_last", "_meanings", "_preparing",
                  "_terms", "ahead", "course", "hits")  # fmt: skip
 
-    def __init__(self, shared: Shared, turned: Turned) -> None:
+    def __init__(self, shared: SessionParts, turned: Turned) -> None:
         self._client = shared.relay.client
         self._engine = shared.engine
         self._meanings = shared.meanings

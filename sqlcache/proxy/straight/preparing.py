@@ -13,7 +13,7 @@ from sqlcache.mysql.constants import Command
 from sqlcache.mysql.scan import columns_in, number_in, prepared_in, with_number
 from sqlcache.plan.plans import LONGEST_PREPARED, Preparation
 from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES
-from sqlcache.proxy.shared import Shared
+from sqlcache.proxy.session_parts import SessionParts
 from sqlcache.proxy.straight.course import callback
 from sqlcache.proxy.straight.exchange import Exchange
 from sqlcache.proxy.straight.inflight import InFlight, Stage
@@ -30,7 +30,7 @@ class Preparing:
     __slots__ = ("_diagnostics", "_engine", "_exchange", "_foretells", "_handles", "_last",
                  "_meanings", "_metrics", "_terms", "course")  # fmt: skip
 
-    def __init__(self, shared: Shared, terms: Terms, exchange: Exchange) -> None:
+    def __init__(self, shared: SessionParts, terms: Terms, exchange: Exchange) -> None:
         self.course = shared.course
         self._terms = terms
         self._exchange = exchange

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Shared(Generic[T]):
+class MadeOnce(Generic[T]):
     """Each who asks has one that was begun after it asked, so it lacks nothing from before. However
     many ask, one is made at a time, and between two the loop has a turn for everybody else."""
 

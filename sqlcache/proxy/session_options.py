@@ -1,4 +1,4 @@
-"""The settings of sessions."""
+"""What sessions go by: settings, and what those of a process have in common."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,8 @@ from sqlcache.service.prober import Prober
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Those of one; bytes and seconds. The rooms are those of all sessions together, and `slow`
+class SessionOptions:
+    """The same for all; bytes and seconds. The rooms are those of all sessions together, and `slow`
     tells of all their reads that take long."""
 
     max_statement_bytes: int

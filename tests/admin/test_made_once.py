@@ -3,7 +3,7 @@ from itertools import pairwise
 
 import pytest
 
-from sqlcache.admin.shared import Shared
+from sqlcache.admin.made_once import MadeOnce
 from tests.turns import counted_turns
 
 
@@ -19,11 +19,11 @@ async def test_each_has_one_that_was_begun_after_it_asked() -> None:
         await may_end.acquire()
         return seen
 
-    shared = Shared(make)
-    first = [asyncio.create_task(shared.ask()) for _ in range(50)]
+    made_once = MadeOnce(make)
+    first = [asyncio.create_task(made_once.ask()) for _ in range(50)]
     await begun.acquire()
     counted = 1
-    second = [asyncio.create_task(shared.ask()) for _ in range(50)]
+    second = [asyncio.create_task(made_once.ask()) for _ in range(50)]
     await asyncio.sleep(0)  # they have asked, while the first is made
     counted = 2
     may_end.release()
@@ -40,11 +40,11 @@ async def test_between_two_others_have_a_turn() -> None:
         async def make() -> None:
             made_at.append(turns.count)
 
-        shared = Shared(make)
+        made_once = MadeOnce(make)
 
         async def asks_anew() -> None:
             for _ in range(20):
-                await shared.ask()
+                await made_once.ask()
 
         async with asyncio.TaskGroup() as asking:
             for _ in range(30):
@@ -63,10 +63,10 @@ async def test_what_fails_fails_for_all_who_share_it_and_the_next_is_made_anew()
             raise trouble.pop()
         return "made"
 
-    shared = Shared(make)
-    answers = await asyncio.gather(*(shared.ask() for _ in range(3)), return_exceptions=True)
+    made_once = MadeOnce(make)
+    answers = await asyncio.gather(*(made_once.ask() for _ in range(3)), return_exceptions=True)
     assert [type(each) for each in answers] == [LookupError] * 3
-    assert await shared.ask() == "made"
+    assert await made_once.ask() == "made"
 
 
 async def test_who_goes_takes_it_from_nobody() -> None:
@@ -77,8 +77,8 @@ async def test_who_goes_takes_it_from_nobody() -> None:
         await may_end.wait()
         return "made"
 
-    shared = Shared(make)
-    goes, stays = (asyncio.create_task(shared.ask()) for _ in range(2))
+    made_once = MadeOnce(make)
+    goes, stays = (asyncio.create_task(made_once.ask()) for _ in range(2))
     await begun.wait()
     goes.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -12,20 +12,20 @@ from sqlcache.proxy.copies import Copies
 from sqlcache.proxy.diagnostics import Diagnostics
 from sqlcache.proxy.handles import Handles
 from sqlcache.proxy.last_command import LastCommand
-from sqlcache.proxy.limits import Limits
 from sqlcache.proxy.relay import Relay
+from sqlcache.proxy.session_options import SessionOptions
 from sqlcache.proxy.straight.course import Course
 from sqlcache.proxy.writes import Writes
 
 
-class Shared(NamedTuple):
+class SessionParts(NamedTuple):
     """One of each for a session, and what is the same for all. `embedded`: the client is of this
     very process, and may ask and tell more than others."""
 
     engine: Engine
     planner: Planner
     metrics: Metrics
-    limits: Limits
+    options: SessionOptions
     embedded: bool
     relay: Relay
     course: Course
@@ -51,29 +51,29 @@ class Shared(NamedTuple):
         engine: Engine,
         planner: Planner,
         metrics: Metrics,
-        limits: Limits,
+        options: SessionOptions,
         *,
         embedded: bool,
     ) -> Self:
         """That of a session that begins."""
         client, upstream = relay.client, relay.upstream
-        ask = partial(limits.prober.ask, peer=upstream.peer) if limits.prober else None
+        ask = partial(options.prober.ask, peer=upstream.peer) if options.prober else None
         diagnostics, checks = Diagnostics(), None
-        if (limits.verify_share or limits.shadow) and not embedded:
-            checks = Checks(engine, metrics, share=limits.verify_share, shadow=limits.shadow)
+        if (options.verify_share or options.shadow) and not embedded:
+            checks = Checks(engine, metrics, share=options.verify_share, shadow=options.shadow)
         return cls(
             engine,
             planner,
             metrics,
-            limits,
+            options,
             embedded,
             relay,
             course=Course(client, upstream),
-            last=LastCommand(metrics, limits.slow),
+            last=LastCommand(metrics, options.slow),
             diagnostics=diagnostics,
             meanings=Meanings(planner),
             writes=Writes(engine, planner, ask),
             handles=Handles(upstream, diagnostics),
-            copies=Copies(limits.for_entries, limits.max_entry_bytes),
+            copies=Copies(options.for_entries, options.max_entry_bytes),
             checks=checks,
         )
