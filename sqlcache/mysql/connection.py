@@ -225,6 +225,12 @@ class Channel:
         """Whether what is written is sent as a copy of its own."""
         return self._tls is not None
 
+    @property
+    def is_free(self) -> bool:
+        """Whether the peer, a server, takes a command: it has said nothing unasked, and takes what
+        is written."""
+        return not (self._buffer or self.closed or self._writable is not None)
+
     def when_caught_up(self, do: Callable[[], None]) -> None:
         """Does this as soon as the peer is not slow to take what was written, or that is thrown
         away: not before, where it only says nothing more."""

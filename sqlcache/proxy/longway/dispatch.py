@@ -29,7 +29,7 @@ from sqlcache.proxy.longway.running import Running
 from sqlcache.proxy.longway.standing import Standing
 from sqlcache.proxy.longway.unsent import Unsent, only_reads
 from sqlcache.proxy.session_parts import SessionParts
-from sqlcache.proxy.straight.exchange import reason_of
+from sqlcache.proxy.straight.exchange import cause_of
 from sqlcache.proxy.straight.inflight import HandedOver, Stage
 from sqlcache.sql.statement import Kind, Statement, changed
 
@@ -124,7 +124,7 @@ class Dispatch:
             case Stage.SENT if now.lease is not None:
                 await self._reading.fill(command, NO_STATEMENT, now.lease, sent=now)
             case Stage.SENT:
-                self._last.basis = reason_of(plan)
+                self._last.basis, _ = cause_of(plan)
                 meaning = self._standing.meaning_under(plan, command)
                 await self._answers.relay_begun(command, meaning, None, now)
             case _:

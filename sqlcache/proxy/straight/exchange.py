@@ -43,9 +43,11 @@ _CODE_AT = HEADER_BYTES
 _AFFECTED_AT = HEADER_BYTES + 1
 
 
-def reason_of(plan: Plan) -> str:
-    """Why a command that is passed on by its plan is answered by MySQL."""
-    return plan.reason if isinstance(plan, Pass) else IN_UNCACHEABLE_TRANSACTION.label
+def cause_of(plan: Plan) -> tuple[str, str]:
+    """Why a command that is passed on by its plan is answered by MySQL, for metrics and for
+    people."""
+    cause = IN_UNCACHEABLE_TRANSACTION
+    return (plan.reason, plan.why) if type(plan) is Pass else (cause.label, cause.why)
 
 
 def is_read_at_once(packet: bytes) -> bool:
@@ -101,6 +103,11 @@ class Exchange:
 
     def pass_on(self, packet: bytes, plan: Plan) -> bool:
         """Sends a query by its plan, if that can be done here and now; or answers it ahead."""
+        if type(plan) is Pass and plan.only_asks and self._terms.view is None:
+            may_send = self.may_send_now(packet)
+            if may_send:
+                self._ask(packet, plan)
+            return may_send
         if type(plan) is Read and not is_read_at_once(packet):
             return False
         marks = self.marks_before(plan, packet)
@@ -110,7 +117,7 @@ class Exchange:
             self.go(InFlight(packet, plan, marks=marks))
         return True
 
-    def ask(self, packet: bytes, plan: Pass) -> bool:
+    def _ask(self, packet: bytes, plan: Pass) -> None:
         """Sends a query, outside of a transaction, of which nothing has to be followed."""
         last = self._last
         last.asked_at = last.sent_at = perf_counter()
@@ -118,7 +125,6 @@ class Exchange:
         last.went_past(plan.counts, plan.reason, plan.why)
         self.course.now = InFlight(packet, plan)
         self.write(packet, partial(self._told, plan))
-        return True
 
     def bypass(self, now: InFlight, outcome: Bypass) -> bool:
         """Sends a read to MySQL that cannot be answered from the cache now, if that can be done
@@ -171,13 +177,7 @@ class Exchange:
     @property
     def _may_send_any(self) -> bool:
         """Whether what is no query may be: of that its plan says if it keeps FOUND_ROWS()."""
-        return self.is_free and not self._diagnostics.must_be_made_up_for
-
-    @property
-    def is_free(self) -> bool:
-        """Whether MySQL's connection takes a command, and has said nothing unasked."""
-        upstream = self._upstream
-        return not (upstream.has_some or upstream.closed or upstream.congested)
+        return self._upstream.is_free and not self._diagnostics.must_be_made_up_for
 
     # On the way.
 
@@ -185,9 +185,9 @@ class Exchange:
         """Sends a command by its plan, its marks made before."""
         plan, last = now.plan, self._last
         last.asked_at = perf_counter()
-        last.basis = reason = reason_of(plan)
+        reason, why = cause_of(plan)
+        last.basis = reason
         if reason:
-            why = plan.why if isinstance(plan, Pass) else IN_UNCACHEABLE_TRANSACTION.why
             last.went_past(plan.counts, reason, why)
         self.course.now = now
         if now.marks.any and type(plan) is Pass and not plan.uses:
@@ -230,14 +230,16 @@ class Exchange:
     def send(self, now: InFlight) -> None:
         """Sends a command, whose answer is then followed."""
         self._last.sent_at = perf_counter()
-        view, plan = self._terms.view, now.plan
-        if now.prepared is not None and not self._is_prepared(now):
-            return
+        view, plan, packet = self._terms.view, now.plan, now.packet
+        if now.prepared is not None:
+            if not self._is_prepared(now):
+                return
+            packet = self._handles.for_server(now.for_server())
         if plan.counts is not UNCOUNTED:
             self._last.counts = plan.counts
         if view is not None and view.needs_snapshot and not view.uncacheable and type(plan) is Read:
             now.opens = plan, self._engine.time()
-        self.write(self._handles.for_server(now.for_server()), self._answered)
+        self.write(packet, self._answered)
 
     def _is_prepared(self, now: InFlight) -> bool:
         """Whether the server has prepared the statement of an execution that is to be sent; else
@@ -384,10 +386,12 @@ class Exchange:
     def _turns_unasked(self, now: InFlight, found: Plain) -> bool:
         """Whether the session is another one after what fills an answer, or reads from a snapshot;
         or whether a transaction that has written may have ended by what was not to end it."""
+        if not self._terms.turned_by(found):
+            return False
         asked = type(now.plan) is Pass and now.plan.meaning.rolls_back
         reads = now.lease is not None or now.opens is not None
-        matters = reads or bool(self._held_back.writes and not asked)
-        return matters and self._terms.turned_by(found) and not self._terms.begun_by(found)
+        matters = reads or (not asked and bool(self._held_back.writes))
+        return matters and not self._terms.begun_by(found)
 
     def _finish(self, now: InFlight, chunk: bytes, found: Plain) -> None:
         """Tells the client, and follows what the command left behind."""

@@ -18,7 +18,7 @@ from sqlcache.mysql.packets import (
 )
 from sqlcache.mysql.scan import number_in
 from sqlcache.plan.contexts import Context
-from sqlcache.plan.plans import Pass, Preparation
+from sqlcache.plan.plans import Preparation
 from sqlcache.plan.state import SessionState
 from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES
 from sqlcache.proxy.session_parts import SessionParts
@@ -85,11 +85,6 @@ class StraightPath:
                 if packet.startswith(CLOSES, _CODE_AT):
                     return self._takes_closes(packet)
                 return self._takes_by_shape(packet, context)
-            if type(plan) is Pass:
-                exchange = self._exchange
-                if plan.only_asks and self._terms.view is None and exchange.may_send_now(packet):
-                    return exchange.ask(packet, plan)
-                return exchange.pass_on(packet, plan)
             if type(plan) is Preparation:
                 return self._preparing.prepare(packet, plan)
             if type(plan) is not Read:

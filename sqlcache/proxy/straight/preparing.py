@@ -28,12 +28,13 @@ class Preparing:
     """That of one session. `foretells`: whether anything is told before MySQL has said it."""
 
     __slots__ = ("_diagnostics", "_engine", "_exchange", "_foretells", "_handles", "_last",
-                 "_meanings", "_metrics", "_terms", "course")  # fmt: skip
+                 "_meanings", "_metrics", "_terms", "_upstream", "course")  # fmt: skip
 
     def __init__(self, shared: SessionParts, terms: Terms, exchange: Exchange) -> None:
         self.course = shared.course
         self._terms = terms
         self._exchange = exchange
+        self._upstream = shared.relay.upstream
         self._engine = shared.engine
         self._last = shared.last
         self._diagnostics = shared.diagnostics
@@ -46,7 +47,7 @@ class Preparing:
         """Takes what prepares a statement, if others like it were prepared."""
         diagnostics = self._diagnostics
         owes = diagnostics.must_be_made_up_for or diagnostics.owes_warnings
-        if owes or not self._exchange.is_free or not self._meanings.may_prepare(plan):
+        if owes or not self._upstream.is_free or not self._meanings.may_prepare(plan):
             return False
         self._last.asked_at = perf_counter()
         self._last.basis = ""
@@ -83,7 +84,7 @@ class Preparing:
             return
         if type(outcome) in (Hit, Packed, Miss) and self._meanings.may_prepare(plan):
             self._tell_ahead(packet, plan)
-        elif self._exchange.is_free:
+        elif self._upstream.is_free:
             self._send(packet, plan)
         else:
             self.course.hand_over(Stage.MARKED, InFlight(packet, plan))
@@ -135,7 +136,7 @@ class Preparing:
         """Takes what tells that prepared statements are done with, to which no answer comes; not
         so many that others wait. How many bytes of the packets that is."""
         size = 0
-        while packets.startswith(CLOSE, size) and size < _CLOSES_BYTES and self._exchange.is_free:
+        while packets.startswith(CLOSE, size) and size < _CLOSES_BYTES and self._upstream.is_free:
             number = number_in(packets[size : size + CLOSE_BYTES])
             prepared = self._meanings.prepared_as(number)
             if len(packets) < size + CLOSE_BYTES or prepared is None:

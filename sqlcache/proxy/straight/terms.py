@@ -15,12 +15,14 @@ _TELLS_OF_SESSION = entry.SESSION_STATUS | Status.DB_DROPPED
 class Terms:
     """See above. Without a context nothing is served so."""
 
-    __slots__ = ("capabilities", "context", "deprecate_eof", "names_commits", "settled", "status",
-                 "view")  # fmt: skip
+    __slots__ = ("capabilities", "context", "deprecate_eof", "names_commits", "schema", "settled",
+                 "status", "view")  # fmt: skip
 
     def __init__(self) -> None:
         self.context: Context | None = None
         """Where the plans are."""
+        self.schema: str | None = None
+        """The default schema, as far as it is known here."""
         self.view: TransactionView | None = None
         self.status = 0
         self.names_commits = False
@@ -38,17 +40,13 @@ class Terms:
         self.settled = not state.owes_changes
         self.names_commits = state.names_commits
         self.context = context
+        self.schema = None if context is None else context.schema
         self.view = view
         self.status = state.status
         capabilities = state.capabilities
         if capabilities != self.capabilities:
             self.capabilities = capabilities
             self.deprecate_eof = bool(capabilities & Capability.DEPRECATE_EOF)
-
-    @property
-    def schema(self) -> str | None:
-        """The default schema, as far as it is known here."""
-        return None if self.context is None else self.context.schema
 
     def may_look_up(self, like: Read) -> bool:
         """Whether a read like this may be a hit, of which nothing has to be known but what a
@@ -62,7 +60,7 @@ class Terms:
 
     def turned_by(self, found: Plain) -> bool:
         """Whether an answer tells of another session than that of before, or of warnings."""
-        return bool(found[1] or self.changed_by(found[0]))
+        return bool(found[1] or (found[0] ^ self.status) & _TELLS_OF_SESSION)
 
     def begun_by(self, found: Plain) -> bool:
         """Whether all that it tells is that the transaction has begun that was awaited."""
