@@ -301,6 +301,7 @@ class Meanings:
             plan.dateless,
             plan.limits,
             redefinitions=plan.redefinitions,
+            alike=plan.alike,
             cacheable=any(each.cacheable for each in plan.meaning.statements),
             meaning_bytes=plan.meaning_bytes,
         )

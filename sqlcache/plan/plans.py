@@ -17,6 +17,7 @@ from sqlcache.cache.reads import Read, Template
 from sqlcache.mysql.constants import Command
 from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.commands import NO_STATEMENT, QUERY_VERBS, Meaning
+from sqlcache.plan.prepared import Alike
 from sqlcache.plan.write_pins import WritePins
 from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.pins.found import Pins
@@ -165,11 +166,11 @@ class Preparation:
     `meaning` is its text's, by the catalog's `redefinitions` of then. It has so many `parameters`,
     of which `dateless` and `limits` say what `prepared.Prepared` does. `answered` is the last
     answer, with no number in it, and the status of its session; it is `accepted` if that was the
-    same as the one before.
+    same as the one before. `alike`: the statements that it prepares.
     """
 
-    __slots__ = ("accepted", "answered", "counts", "dateless", "limits", "meaning", "meaning_bytes",
-                 "parameters", "redefinitions")  # fmt: skip
+    __slots__ = ("accepted", "alike", "answered", "counts", "dateless", "limits", "meaning",
+                 "meaning_bytes", "parameters", "redefinitions")  # fmt: skip
 
     def __init__(
         self,
@@ -186,6 +187,7 @@ class Preparation:
         self.redefinitions = redefinitions
         self.counts = UNCOUNTED
         self.meaning_bytes = weigh((meaning.statements, meaning.writes))
+        self.alike = Alike()
         self.answered: tuple[int, bytes] | None = None
         self.accepted = False
 

@@ -11,6 +11,7 @@ Sources: MySQL's COM_STMT_EXECUTE, and Prepared_statement::check_parameter_types
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability, Command
@@ -19,7 +20,7 @@ from sqlcache.plan.executions import ANYTHING, TEXTS, TYPE_BYTES, Execution, Kno
 from sqlcache.plan.parameters import are_numbers, forms, is_null
 from sqlcache.sql.lexer import Lexed
 
-_FLAGS_AT = 5
+_FLAGS_AT = 5  # behind the code and the statement's number
 _PARAMETERS_AT = 10  # behind the flags, and an iteration count that is always 1
 _PARAMETER_COUNT_AVAILABLE = 0x08
 _NO_MORE_THAN_A_COUNT = bytes((_PARAMETER_COUNT_AVAILABLE,))
@@ -29,6 +30,47 @@ _BULK_BRINGS_TYPES = 128
 _BYTES = 2_400  # a statement takes, next to its texts, its parameters and what it means
 _SHARED_BYTES = 6_000  # of what it means: that is the same for all sessions that prepare it
 _MOST_WAYS = 4  # of executing a statement, after which its answers are not cached any more
+
+
+class _Like(NamedTuple):
+    """Executions that are alike whatever their values are, of all statements prepared alike."""
+
+    begins: bytes
+    """How their packets do, up to the statement's number."""
+    flags: bytes
+    """What stands behind that, up to the values."""
+    size: int
+    """How many bytes that is with the values."""
+    told: bytes
+    """What stands before the values in `Execution.parameters`."""
+    types: bytes | None
+    execution: Execution
+    """What else there is to say of each."""
+
+    @classmethod
+    def of(
+        cls, payload: bytes, values: int, told: bytes, types: bytes | None, execution: Execution
+    ) -> "_Like":
+        """Those like one that has this payload, in which the values begin there."""
+        begins = len(payload).to_bytes(3, "little") + b"\0" + payload[:1]
+        flags = payload[_FLAGS_AT:values]
+        return cls(begins, flags, len(payload) - _FLAGS_AT, told, types, execution)
+
+    def parameters(self, data: bytes, at: int = 0) -> bytes | None:
+        """The `Execution.parameters` of one whose payload begins there, if it is one of them."""
+        at += _FLAGS_AT
+        if len(data) - at != self.size or not data.startswith(self.flags, at):
+            return None
+        return self.told + data[at + len(self.flags) :]
+
+
+class Alike:
+    """What the first executions are like of those statements that were prepared by one plan."""
+
+    __slots__ = ("first",)
+
+    def __init__(self) -> None:
+        self.first: _Like | None = None
 
 
 @dataclass(slots=True)
@@ -49,6 +91,7 @@ class Prepared:
     """The places of the parameters that are numbers of rows, in LIMIT."""
     redefinitions: int = 0
     """Those the keeper had counted when `dateless` was found out."""
+    alike: Alike = field(default_factory=Alike)
     cacheable: bool = True
     """Whether any of its executions may be a hit: else it does not matter in what ways it was
     executed."""
@@ -79,10 +122,8 @@ class Prepared:
     _each_type: tuple[bytes, ...] = ()
     _not_texts: bytearray = field(init=False)
     """Which parameters were once anything else, one byte each: MySQL may take a text for that."""
-    _like_last: tuple[bytes, int, bytes, Execution] | None = None
-    """Of the last one without a NULL, if all in its way are alike whatever their values: what
-    stands before these in its payload, of how many bytes that is, what stands before them in its
-    parameters, and itself."""
+    _like_last: _Like | None = None
+    """Those like the last one without a NULL, if all in its way are alike."""
     size_bytes: int = 0
     """What it was last weighed to take."""
 
@@ -115,13 +156,36 @@ class Prepared:
     def read(self, payload: bytes, capabilities: int) -> Execution:
         """Takes in an execution the client sends: each is to be read, in their order. One that is
         malformed tells nothing: the server is to refuse it."""
-        if (like := self.like_last(payload)) is not None:
-            return like
+        like = self._like_last if self._may_be_alike else None
+        if like is not None and (parameters := like.parameters(payload)) is not None:
+            again = like.execution
+            return Execution(parameters, again.bind_at, again.has_types, way=again.way)
+        if (first := self._begin_alike(payload)) is not None:
+            return first
         try:
             return self._read(payload, capabilities)
         except ProtocolError:
             self.lose_track()
             return Execution(None, cursor=self.cursor_open)
+
+    @property
+    def _may_be_alike(self) -> bool:
+        return self.traceable and not self.long_data
+
+    def _begin_alike(self, payload: bytes) -> Execution | None:
+        """The same of the first execution, if it is like the first of another that was prepared by
+        the same plan."""
+        like = self.alike.first
+        if like is None or self.types is not None or self.cursor_open or not self._may_be_alike:
+            return None
+        parameters, way = like.parameters(payload), like.execution.way
+        if parameters is None or way is None:
+            return None
+        self._like_last = like
+        self.types, self._each_type = like.types, way.types
+        self._not_texts = bytearray(ANYTHING * self.parameters)
+        self.ways.append(way)
+        return Execution(parameters, like.execution.bind_at, True, way=way, new_way=True)
 
     def _read(self, payload: bytes, capabilities: int) -> Execution:
         """The same of one unlike the last. Raises: ProtocolError."""
@@ -132,7 +196,11 @@ class Prepared:
             self._like_last = None
         if not self.parameters:
             known = _is_bare(payload, capabilities) and not (ends_cursor or self.long_data)
-            return Execution(b"" if known else None, cursor=cursor)
+            execution = Execution(b"" if known else None, cursor=cursor)
+            self._like_last = (
+                _Like.of(payload, len(payload), b"", None, execution) if known else None
+            )
+            return execution
         bind_at = self._bind_at(payload, capabilities)
         if bind_at is None:
             self.lose_track()
@@ -169,7 +237,9 @@ class Prepared:
         execution = Execution(told + payload[values:], bind_at, has_types, cursor, way, new_way)
         if alike and are_numbers(self._each_type):
             again = Execution(None, bind_at, has_types, cursor, way)
-            self._like_last = payload[:values], len(payload), told, again
+            self._like_last = like = _Like.of(payload, values, told, self.types, again)
+            if new_way and has_types and len(self.ways) == 1:
+                self.alike.first = like
         return execution
 
     def runs_under(self, preparing: bytes) -> None:
@@ -194,16 +264,21 @@ class Prepared:
         self.servers_types = self._like_last = None
         self.traceable = False
 
-    def like_last(self, payload: bytes) -> Execution | None:
-        """The same as `read` of an execution that can only differ from the last in its values,
-        where all are alike whatever these are; else None, and nothing is taken in."""
-        if self._like_last is None or self.long_data or not self.traceable:
+    def like_last(self, packet: bytes) -> tuple[tuple[bytes, ...], Execution] | None:
+        """Of an execution that can only differ from the last in its values, where all are alike
+        whatever these are: as what it is `told`, and what `read` would give, but for that. Else
+        None. Nothing has to be taken in."""
+        like = self._like_last
+        if (
+            like is None
+            or self.long_data
+            or not (self.traceable and packet.startswith(like.begins))
+        ):
             return None
-        before, size, told, like = self._like_last
-        if len(payload) != size or not payload.startswith(before):
+        parameters = like.parameters(packet, HEADER_BYTES)
+        if parameters is None:
             return None
-        parameters = told + payload[len(before) :]
-        return Execution(parameters, like.bind_at, like.has_types, False, like.way)
+        return (self.fingerprint, self.lexed.text, parameters), like.execution
 
     def _is_new(self, way: Way) -> bool:
         """Whether none like it came last; then it is taken in."""
@@ -224,7 +299,7 @@ class Prepared:
     def redefined(self, dateless: tuple[bool, ...]) -> None:
         """Definitions changed: the server may have prepared the statement anew, and forgotten how
         it was executed, or not."""
-        self._like_last = None
+        self._like_last, self.alike = None, Alike()
         self.traceable &= len(self.ways) <= 1 and dateless == self.dateless
         self.dateless = dateless
         if self.ways:

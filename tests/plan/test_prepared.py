@@ -437,22 +437,80 @@ STEPS = st.tuples(
 )
 
 
+_Step = tuple[list[bytes], bool, bool, bool, int, bytes, bytes]
+
+
+def _payload(step: _Step) -> bytes:
+    types, named, first, second, flags, nulls, more = step
+    chosen = [VALUES[types[0]][first], VALUES[types[1]][second]]
+    values = b"".join(v for place, v in enumerate(chosen) if not nulls[0] >> place & 1)
+    return execution(b"".join(types) if named else b"", values + more, flags=flags, nulls=nulls)
+
+
 @given(st.lists(STEPS, max_size=8), st.booleans())
 def test_executions_alike_are_read_as_if_each_were_the_first_of_its_kind(
-    steps: list[tuple[list[bytes], bool, bool, bool, int, bytes, bytes]], dateless: bool
+    steps: list[_Step], dateless: bool
 ) -> None:
     quick, slow = prepared(), prepared()
     for statement in (quick, slow):
         statement.dateless = (dateless, dateless)
-    for types, named, first, second, flags, nulls, more in steps:
-        chosen = [VALUES[types[0]][first], VALUES[types[1]][second]]
-        values = b"".join(v for place, v in enumerate(chosen) if not nulls[0] >> place & 1)
-        told = b"".join(types) if named else b""
-        payload = execution(told, values + more, flags=flags, nulls=nulls)
+    for step in steps:
+        payload = _payload(step)
         slow._like_last = None
         read, expected = quick.read(payload, PLAIN), slow.read(payload, PLAIN)
         assert read == expected
         assert (quick.ways, quick.traceable) == (slow.ways, slow.traceable)
+
+
+@given(st.lists(STEPS, max_size=3), st.lists(STEPS, max_size=4), st.booleans())
+def test_what_was_prepared_alike_is_executed_as_if_nothing_had_been_before(
+    before: list[_Step], steps: list[_Step], dateless: bool
+) -> None:
+    one, other, alone = prepared(), prepared(), prepared()
+    other.alike = one.alike
+    for statement in (one, other, alone):
+        statement.dateless = (dateless, dateless)
+    for step in before:
+        one.read(_payload(step), PLAIN)
+    for step in steps:
+        assert other.read(_payload(step), PLAIN) == alone.read(_payload(step), PLAIN)
+        assert (other.ways, other.traceable) == (alone.ways, alone.traceable)
+        assert (other.types, other._not_texts) == (alone.types, alone._not_texts)
+
+
+def test_the_first_execution_of_what_was_prepared_alike_is_read_by_that_of_others() -> None:
+    one, other = prepared(), prepared()
+    other.alike = one.alike
+    one.dateless = other.dateless = (True, True)
+    first = one.read(execution(LONG + LONG, ONE + TWO), PLAIN)
+    again = other.read(execution(LONG + LONG, TWO + TWO), PLAIN)
+    assert again.parameters is not None
+    assert (again.way, again.new_way) == (first.way, True)
+    assert again.way is first.way
+
+
+def test_what_has_no_parameters_is_like_its_last_execution() -> None:
+    statement = prepared(0)
+    bare = bytes((Command.STMT_EXECUTE,)) + b"\x01\0\0\0" + b"\0" + b"\x01\0\0\0"
+    assert statement.like_last(packet(0, bare)) is None
+    read = statement.read(bare, PLAIN)
+    assert statement.like_last(packet(0, bare)) == (statement.told(b""), read)
+    with_cursor = bare.replace(b"\0\x01\0", b"\x01\x01\0")
+    assert statement.like_last(packet(0, with_cursor)) is None
+    assert statement.read(with_cursor, PLAIN).cursor
+    assert statement.like_last(packet(0, bare)) is None
+    assert statement.read(bare, PLAIN).parameters is None  # it ends the cursor
+
+
+def test_only_a_whole_packet_is_like_the_last() -> None:
+    statement = prepared()
+    statement.dateless = (True, True)
+    payload = execution(LONG + LONG, ONE + TWO)
+    statement.read(payload, PLAIN)
+    whole = packet(0, payload)
+    assert statement.like_last(whole) is not None
+    for other in (packet(1, payload), whole[:-1], whole + whole, packet(0, payload + ONE)):
+        assert statement.like_last(other) is None
 
 
 def test_a_null_with_a_value_of_its_own_is_none_that_mysql_sends() -> None:

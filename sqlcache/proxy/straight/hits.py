@@ -10,7 +10,6 @@ from sqlcache.cache.lookups import Waiter
 from sqlcache.cache.outcomes import Hit
 from sqlcache.cache.reads import Read
 from sqlcache.mysql.constants import Status
-from sqlcache.mysql.packets import HEADER_BYTES
 from sqlcache.mysql.scan import number_in
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.executions import Execution
@@ -57,10 +56,11 @@ class Hits:
 
     def answer_execution_at_once(self, packet: bytes, prepared: Prepared, context: Context) -> bool:
         """The same for an execution that is like the statement's last one."""
-        execution = prepared.like_last(packet[HEADER_BYTES:])
-        if execution is None or execution.parameters is None:
+        like = prepared.like_last(packet)
+        if like is None:
             return False
-        read = context.plans.get(prepared.told(execution.parameters))
+        told, execution = like
+        read = context.plans.get(told)
         if type(read) is not Read or not self._meanings.is_current(prepared):
             return False
         hit = self.at_once(read)

@@ -137,13 +137,13 @@ class StraightPath:
 
     def _takes_execution(self, packet: bytes, context: Context) -> bool:
         """Takes an execution of a prepared statement, if there is a plan for these."""
-        if not (is_read_at_once(packet) and is_first_and_whole(packet)):
-            return False
         prepared = self._meanings.prepared_as(number_in(packet))
         if prepared is None:
             return False
         if self.hits.answer_execution_at_once(packet, prepared, context):
             return True
+        if not (is_read_at_once(packet) and is_first_and_whole(packet)):
+            return False
         plan = self._meanings.plan_for(prepared, context)
         if plan is None:
             return False
