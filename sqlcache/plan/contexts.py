@@ -7,7 +7,7 @@ from sqlcache.cache.bounded import Tally
 from sqlcache.cache.reads import Read, Template
 from sqlcache.kernel import without_literals
 from sqlcache.mysql.constants import Capability, Command
-from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes
+from sqlcache.mysql.packets import HEADER_BYTES, is_first_and_whole
 from sqlcache.plan.plans import Pass, Plan, Preparation
 from sqlcache.plan.prepared import Prepared
 from sqlcache.plan.state import SessionState
@@ -98,7 +98,7 @@ class Context:
         these."""
         if packet[HEADER_BYTES : self.text_at] not in _PLAIN_QUERY:
             return None
-        if payload_bytes(packet) != len(packet) - HEADER_BYTES:
+        if not is_first_and_whole(packet):
             return None
         found = without_literals(packet[self.text_at :])
         if found is None:

@@ -70,6 +70,10 @@ class Execution:
     new_way: bool = False
     """Whether MySQL may take parameters for something else from this one on."""
 
+    def with_parameters(self, parameters: bytes) -> "Execution":
+        """The same of one that is no new way."""
+        return Execution(parameters, self.bind_at, self.has_types, self.cursor, self.way)
+
 
 class Null(Enum):
     """What is sent for no value."""

@@ -302,7 +302,7 @@ class Meanings:
             plan.limits,
             redefinitions=plan.redefinitions,
             alike=plan.alike,
-            cacheable=any(each.cacheable for each in plan.meaning.statements),
+            cacheable=plan.cacheable,
             meaning_bytes=plan.meaning_bytes,
         )
         self.weigh(prepared)

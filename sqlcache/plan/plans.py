@@ -166,11 +166,11 @@ class Preparation:
     `meaning` is its text's, by the catalog's `redefinitions` of then. It has so many `parameters`,
     of which `dateless` and `limits` say what `prepared.Prepared` does. `answered` is the last
     answer, with no number in it, and the status of its session; it is `accepted` if that was the
-    same as the one before. `alike`: the statements that it prepares.
+    same as the one before. `alike`: the statements that it prepares. `cacheable`: see `Prepared`.
     """
 
-    __slots__ = ("accepted", "alike", "answered", "counts", "dateless", "limits", "meaning",
-                 "meaning_bytes", "parameters", "redefinitions")  # fmt: skip
+    __slots__ = ("accepted", "alike", "answered", "cacheable", "counts", "dateless", "limits",
+                 "meaning", "meaning_bytes", "parameters", "redefinitions")  # fmt: skip
 
     def __init__(
         self,
@@ -188,6 +188,7 @@ class Preparation:
         self.counts = UNCOUNTED
         self.meaning_bytes = weigh((meaning.statements, meaning.writes))
         self.alike = Alike()
+        self.cacheable = any(each.cacheable for each in meaning.statements)
         self.answered: tuple[int, bytes] | None = None
         self.accepted = False
 

@@ -148,7 +148,9 @@ class Prepared:
         """About how many bytes it takes; gives how many more than the last time."""
         each = 40 * self.parameters
         known = max(self.meaning_bytes - _SHARED_BYTES, 0) + self.plan_bytes
-        packets = sum(len(packet) for _, packet in self.unseen) + len(self.last_hit or b"")
+        packets = len(self.last_hit or b"")
+        for _, packet in self.unseen:
+            packets += len(packet)
         before, self.size_bytes = self.size_bytes, _BYTES + self.lexed.size_bytes + known + packets
         self.size_bytes += each * (1 + len(self.ways))
         return self.size_bytes - before
@@ -158,8 +160,7 @@ class Prepared:
         malformed tells nothing: the server is to refuse it."""
         like = self._like_last if self._may_be_alike else None
         if like is not None and (parameters := like.parameters(payload)) is not None:
-            again = like.execution
-            return Execution(parameters, again.bind_at, again.has_types, way=again.way)
+            return like.execution.with_parameters(parameters)
         if (first := self._begin_alike(payload)) is not None:
             return first
         try:
@@ -359,6 +360,8 @@ class Prepared:
         """
         if self.long_data:  # which another would use up
             return []
+        if not self.unseen and self.last_hit is None:
+            return []
         last, self.last_hit = self.last_hit, None
         unseen, self.unseen = self._others(execution), []
         packets = [packet for _, packet in unseen]
@@ -390,7 +393,8 @@ class Prepared:
 
     def is_plain(self, execution: Execution) -> bool:
         """Whether the execution can be sent by itself, with nothing before it."""
-        return not (execution.cursor or self.long_data or self._others(execution))
+        unseen = self.unseen and self._others(execution)
+        return not (execution.cursor or self.long_data or unseen)
 
     def _others(self, execution: Execution) -> list[tuple[Way, bytes]]:
         """What is unseen and in another way than this execution."""

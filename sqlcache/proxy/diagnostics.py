@@ -319,11 +319,8 @@ class Diagnostics:
         if self._packet is None and self._parting is None:
             return frozenset()
         owed = (*self._owed(), self._parting, self._asked)
-        return frozenset(
-            number_in(each)
-            for each in owed
-            if isinstance(each, bytes) and each[HEADER_BYTES] in EXECUTES
-        )
+        packets = [each for each in owed if type(each) is bytes]
+        return frozenset(number_in(each) for each in packets if each[HEADER_BYTES] in EXECUTES)
 
     def counting(self, capabilities: int, *, limited: bool) -> bytes:
         """What to run where what was missing cannot be run any more, as its table is gone."""

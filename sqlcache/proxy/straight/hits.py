@@ -11,7 +11,6 @@ from sqlcache.cache.outcomes import Hit
 from sqlcache.cache.reads import Read
 from sqlcache.mysql.constants import Status
 from sqlcache.mysql.scan import number_in
-from sqlcache.plan.contexts import Context
 from sqlcache.plan.executions import Execution
 from sqlcache.plan.prepared import Prepared
 from sqlcache.proxy.session_parts import SessionParts
@@ -53,19 +52,6 @@ class Hits:
             return False
         self._tell(read, hit, answer, packet, packet)
         return True
-
-    def answer_execution_at_once(self, packet: bytes, prepared: Prepared, context: Context) -> bool:
-        """The same for an execution that is like the statement's last one."""
-        like = prepared.like_last(packet)
-        if like is None:
-            return False
-        told, execution = like
-        read = context.plans.get(told)
-        if type(read) is not Read or not self._meanings.is_current(prepared):
-            return False
-        hit = self.at_once(read)
-        status = self._terms.status
-        return hit is not None and self.answer(packet, read, hit, status, prepared, execution)
 
     def at_once(self, read: Read) -> Hit | None:
         """The hit for which nothing has to be asked, if the session may have it as it is."""

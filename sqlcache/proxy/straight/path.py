@@ -13,12 +13,12 @@ from sqlcache.mysql.constants import Command, Status
 from sqlcache.mysql.packets import (
     HEADER_BYTES,
     is_first_and_whole,
-    out_of_order,
     payload_bytes,
 )
 from sqlcache.mysql.scan import number_in
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.plans import Preparation
+from sqlcache.plan.prepared import Prepared
 from sqlcache.plan.state import SessionState
 from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES
 from sqlcache.proxy.session_parts import SessionParts
@@ -27,7 +27,7 @@ from sqlcache.proxy.straight.course import callback
 from sqlcache.proxy.straight.exchange import Exchange, Turned, is_read_at_once
 from sqlcache.proxy.straight.hits import Hits
 from sqlcache.proxy.straight.inflight import InFlight, Stage
-from sqlcache.proxy.straight.preparing import CLOSES, Preparing
+from sqlcache.proxy.straight.preparing import Preparing
 from sqlcache.proxy.straight.terms import Terms
 from sqlcache.proxy.transaction import OUT_OF_SNAPSHOT, TransactionView
 
@@ -78,12 +78,10 @@ class StraightPath:
             if plan is None:
                 if packet.startswith(_EXECUTE, _CODE_AT):
                     return self._takes_execution(packet, context)
+                if packet.startswith(CLOSE):
+                    return self._takes_closes(packet)
                 plan = context.planned(packet)
             if plan is None:
-                if out_of_order(packet):
-                    return False
-                if packet.startswith(CLOSES, _CODE_AT):
-                    return self._takes_closes(packet)
                 return self._takes_by_shape(packet, context)
             if type(plan) is Preparation:
                 return self._preparing.prepare(packet, plan)
@@ -140,7 +138,7 @@ class StraightPath:
         prepared = self._meanings.prepared_as(number_in(packet))
         if prepared is None:
             return False
-        if self.hits.answer_execution_at_once(packet, prepared, context):
+        if prepared.cacheable and self._takes_like_last(packet, prepared, context):
             return True
         if not (is_read_at_once(packet) and is_first_and_whole(packet)):
             return False
@@ -173,6 +171,25 @@ class StraightPath:
             self.course.hand_over(Stage.UNPLANNED, now)
         else:
             exchange.go(now)
+        return True
+
+    def _takes_like_last(self, packet: bytes, prepared: Prepared, context: Context) -> bool:
+        """Takes an execution that is like the statement's last one, if its read is known."""
+        like = prepared.like_last(packet)
+        if like is None:
+            return False
+        told, execution = like
+        read, terms = context.plans.get(told), self._terms
+        if type(read) is not Read or not self._meanings.is_current(prepared):
+            return False
+        hit = self.hits.at_once(read)
+        if hit and self.hits.answer(packet, read, hit, terms.status, prepared, execution):
+            return True
+        # The server may have to see it.
+        sent_alike = prepared.preparing == context.preparing and is_read_at_once(packet)
+        if not (sent_alike and terms.may_look_up(read)):
+            return False
+        self._begin(InFlight(packet, read, prepared, execution.with_parameters(told[-1])), read)
         return True
 
     # Reads that are looked up.

@@ -9,7 +9,6 @@ from time import perf_counter
 
 from sqlcache.cache.outcomes import Hit, Miss, Outcome, Packed
 from sqlcache.cache.reads import Read, Template
-from sqlcache.mysql.constants import Command
 from sqlcache.mysql.scan import columns_in, number_in, prepared_in, with_number
 from sqlcache.plan.plans import LONGEST_PREPARED, Preparation
 from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES
@@ -19,8 +18,6 @@ from sqlcache.proxy.straight.exchange import Exchange
 from sqlcache.proxy.straight.inflight import InFlight, Stage
 from sqlcache.proxy.straight.terms import Terms
 
-CLOSES = bytes((Command.STMT_CLOSE,))
-"""The code of what ends one."""
 _CLOSES_BYTES = 100 * CLOSE_BYTES  # in one go
 
 
@@ -51,12 +48,13 @@ class Preparing:
             return False
         self._last.asked_at = perf_counter()
         self._last.basis = ""
-        self.course.now = InFlight(packet, plan)
         like = self._foretold_by(plan)
+        if like is not None and self._engine.is_as_defined(like):
+            self._tell_ahead(packet, plan)
+            return True
+        self.course.now = InFlight(packet, plan)
         if like is None:
             self._send(packet, plan)
-        elif self._engine.is_as_defined(like):
-            self._tell_ahead(packet, plan)
         else:
             self._engine.lookup(like, partial(self._looked_at_definitions, packet, plan))
         return True
@@ -84,6 +82,7 @@ class Preparing:
             return
         if type(outcome) in (Hit, Packed, Miss) and self._meanings.may_prepare(plan):
             self._tell_ahead(packet, plan)
+            self.course.done()
         elif self._upstream.is_free:
             self._send(packet, plan)
         else:
@@ -96,7 +95,6 @@ class Preparing:
         self._metrics.statements_ahead += 1
         self._remember(number_in(answer), plan, columns_in(answer))
         self._exchange.relay(answer)
-        self.course.done()
 
     def _send(self, packet: bytes, plan: Preparation) -> None:
         """Has MySQL prepare it."""
