@@ -53,6 +53,8 @@ class Channel:
         """Which way it goes to a server, see `sockets.route`."""
         self.odd_answer = b""
         """What the peer said where another answer was `foretold`: the connection ends with it."""
+        self.congested = False
+        """Whether the peer is slow to take what was written; see `drain`."""
         self.hides_tracking = False
         """Whether the peer, a server, tells in its OKs of the session what is not to be passed
         on, see `tracking`: so it is in what was `foretold`."""
@@ -141,10 +143,12 @@ class Channel:
             self._writable.set_result(None)
 
     def pause_writing(self) -> None:
+        self.congested = True
         if self._writable is None:
             self._writable = asyncio.get_running_loop().create_future()
 
     def resume_writing(self) -> None:
+        self.congested = False
         if self._writable is not None:
             if not self._writable.done():
                 self._writable.set_result(None)
@@ -216,11 +220,6 @@ class Channel:
         return self._transport.socket
 
     @property
-    def congested(self) -> bool:
-        """Whether the peer is slow to take what was written; see `drain`."""
-        return self._writable is not None
-
-    @property
     def encrypts(self) -> bool:
         """Whether what is written is sent as a copy of its own."""
         return self._tls is not None
@@ -229,12 +228,12 @@ class Channel:
     def is_free(self) -> bool:
         """Whether the peer, a server, takes a command: it has said nothing unasked, and takes what
         is written."""
-        return not (self._buffer or self.closed or self._writable is not None)
+        return not (self._buffer or self.closed or self.congested)
 
     def when_caught_up(self, do: Callable[[], None]) -> None:
         """Does this as soon as the peer is not slow to take what was written, or that is thrown
         away: not before, where it only says nothing more."""
-        if self._writable is None or self._lost:
+        if not self.congested or self._lost:
             do()
         else:
             self._when_sent = (*self._when_sent, do)
@@ -332,13 +331,13 @@ class Channel:
     @property
     def ahead(self) -> int:
         """How many commands wait for the next to be written that have one answer alone."""
-        return sum(each.is_settled for each in self._ahead) if self._ahead else 0
+        return sum(each.is_settled for each in self._ahead)
 
     @property
     def unsettled(self) -> int:
         """The same, and those that were written and of which that answer is still to come."""
-        if not self._foretold:
-            return self.ahead
+        if not (self._ahead or self._foretold):
+            return 0
         return self.ahead + sum(each.what is Foretold.LAST for each in self._foretold)
 
     @property
@@ -381,7 +380,7 @@ class Channel:
         long at most. Whether that is so."""
         if self._writable is not None and not self.closed:
             await asyncio.wait([self._writable], timeout=within_s)
-        return self._writable is None or self.closed
+        return not self.congested or self.closed
 
     def has_lost_peer(self) -> bool:
         """Whether nothing more comes; also where that stands behind what was not read yet."""

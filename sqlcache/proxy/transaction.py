@@ -36,12 +36,15 @@ class TransactionView:
     default it has some of its own."""
 
     __slots__ = ("_access", "_chained_access", "_kept", "_kept_bytes", "_most_kept_bytes", "_room",
-                 "has_own_level", "isolation", "opened_at", "uncacheable")  # fmt: skip
+                 "has_own_level", "isolation", "needs_snapshot", "opened_at",
+                 "uncacheable")  # fmt: skip
 
     def __init__(
         self, isolation: str, room: Room | None = None, *, has_own_level: bool = False
     ) -> None:
         self.isolation = isolation
+        self.needs_snapshot = isolation == REPEATABLE_READ
+        """Whether its reads are bound to one moment."""
         self.has_own_level = has_own_level
         """Whether that was set for it alone."""
         self._most_kept_bytes = _MOST_KEPT_BYTES
@@ -55,11 +58,6 @@ class TransactionView:
         self._chained_access = False  # see `follow`
         self._kept: dict[_Key, bytes] = {}
         self._kept_bytes = 0
-
-    @property
-    def needs_snapshot(self) -> bool:
-        """Whether its reads are bound to one moment."""
-        return self.isolation == REPEATABLE_READ
 
     @property
     def has_snapshot(self) -> bool:

@@ -199,13 +199,13 @@ class Standing:
         tracker = followed(command.code, self.state.capabilities, answer)
         before = self.state.status, self.own.view
         was = self.context, self.state.variables
-        self.note_globals()  # as when it was sent: else `confirms` had not let it come here
         self.state.answered(tracker.ends)
         if plan is None:
             self.refresh_context()
             return False
         if isinstance(plan, Pass) and self._turned_plainly(plan, command, tracker):
             return False
+        self.note_globals()  # as when it was sent: else `confirms` had not let it come here
         meaning = self.meaning_under(plan, command)
         self.took_effect(command, meaning, tracker)
         if isinstance(plan, Pass) and plan.uses:

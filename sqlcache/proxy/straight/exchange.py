@@ -103,17 +103,14 @@ class Exchange:
 
     def pass_on(self, packet: bytes, plan: Plan) -> bool:
         """Sends a query by its plan, if that can be done here and now; or answers it ahead."""
-        if type(plan) is Pass and plan.only_asks and self._terms.view is None:
-            may_send = self.may_send_now(packet)
-            if may_send:
-                self._ask(packet, plan)
-            return may_send
         if type(plan) is Read and not is_read_at_once(packet):
             return False
         marks = self.marks_before(plan, packet)
         if marks is None:
             return False
-        if type(plan) is not Pass or not self._answers_ahead(packet, plan):
+        if type(plan) is Pass and plan.only_asks and self._terms.view is None:
+            self._ask(packet, plan)
+        elif type(plan) is not Pass or not (plan.accepted and self._answers_ahead(packet, plan)):
             self.go(InFlight(packet, plan, marks=marks))
         return True
 
@@ -151,6 +148,8 @@ class Exchange:
             return None
         view = self._terms.view
         if type(plan) is Pass:
+            if plan.only_asks and view is None:
+                return NO_MARKS
             if plan.writes and self._upstream.unsettled:
                 return None  # nothing is written by settings that MySQL may refuse
             if plan.may_count and self._diagnostics.in_doubt_after_none:
@@ -159,7 +158,7 @@ class Exchange:
                 return None
             if plan.meaning.prepares_transaction and self._diagnostics.owes_reads:
                 return None
-            if self._handles.some_unseen and plan.meaning.prepares_otherwise:
+            if plan.meaning.prepares_otherwise and self._handles.some_unseen:
                 return None
             if plan.uses:
                 return plan.observes

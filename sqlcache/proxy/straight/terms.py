@@ -15,7 +15,7 @@ _TELLS_OF_SESSION = entry.SESSION_STATUS | Status.DB_DROPPED
 class Terms:
     """See above. Without a context nothing is served so."""
 
-    __slots__ = ("capabilities", "context", "deprecate_eof", "names_commits", "schema", "settled",
+    __slots__ = ("_state", "capabilities", "context", "deprecate_eof", "schema", "settled",
                  "status", "view")  # fmt: skip
 
     def __init__(self) -> None:
@@ -24,9 +24,8 @@ class Terms:
         self.schema: str | None = None
         """The default schema, as far as it is known here."""
         self.view: TransactionView | None = None
+        self._state: SessionState | None = None
         self.status = 0
-        self.names_commits = False
-        """See `SessionState`."""
         self.settled = False
         """Whether the server has told all it has to tell of the session."""
         self.capabilities = 0
@@ -38,7 +37,7 @@ class Terms:
         """From here on they are these: the plans of this context, for a session that stands so, in
         this open transaction."""
         self.settled = not state.owes_changes
-        self.names_commits = state.names_commits
+        self._state = state
         self.context = context
         self.schema = None if context is None else context.schema
         self.view = view
@@ -47,6 +46,11 @@ class Terms:
         if capabilities != self.capabilities:
             self.capabilities = capabilities
             self.deprecate_eof = bool(capabilities & Capability.DEPRECATE_EOF)
+
+    @property
+    def names_commits(self) -> bool:
+        """See `SessionState`."""
+        return self._state is not None and self._state.names_commits
 
     def may_look_up(self, like: Read) -> bool:
         """Whether a read like this may be a hit, of which nothing has to be known but what a
