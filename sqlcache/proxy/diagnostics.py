@@ -311,7 +311,7 @@ class Diagnostics:
         """Whether some of what is missing may read tables: it could open a transaction's snapshot,
         and ends what was set for the next transaction."""
         owed = (*self._owed(), self._parting, self._asked)
-        return any(isinstance(each, bytes) for each in owed)
+        return bytes in map(type, owed)
 
     def owed_executions(self) -> frozenset[int]:
         """The numbers of the prepared statements that are to be executed once more, if what is

@@ -568,3 +568,28 @@ def test_what_waits_can_be_taken_back(channel: Channel, wire: Wire) -> None:
 
 def test_a_number_is_put_into_commands_and_answers() -> None:
     assert with_number(prepared(3, 1, end=_EOF), 70_000) == prepared(70_000, 1, end=_EOF)
+
+
+async def test_a_server_is_free_for_a_command_if_it_has_said_nothing_and_takes_what_is_sent() -> (
+    None
+):
+    ours, theirs = socket.socketpair()
+    channel = Channel.over(ours, buffer_bytes=1 << 16)
+    reader, writer = await asyncio.open_connection(sock=theirs)
+    assert channel.is_free
+    writer.write(OK)
+    await channel.wait()
+    assert not channel.is_free
+    channel.take(len(OK))
+    assert channel.is_free
+    channel.write(LONG)
+    assert channel.congested
+    assert not channel.is_free
+    assert await reader.readexactly(len(LONG)) == LONG
+    assert await channel.drain(10)
+    assert not channel.congested
+    assert channel.is_free
+    writer.close()
+    while not channel.closed:
+        await channel.wait()
+    assert not channel.is_free

@@ -15,6 +15,8 @@ from sqlcache.cache.reads import Read, Template
 from sqlcache.demo.servers import HOST, PrivateSqlServer
 from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import packet
+from sqlcache.plan.meanings import Meanings
+from sqlcache.plan.prepared import Prepared
 from sqlcache.proxy.session import Session
 from sqlcache.settings import Settings
 from tests.fakes.raw_client import RawClient
@@ -62,9 +64,9 @@ def session_of(app: App) -> Session:
     return session
 
 
-def keep_windows_open(app: App) -> None:
-    """The read leases of what reads hang on do not end; of those that may be old, those of their
-    definitions."""
+def keep_windows_open(app: App, until: float = math.inf) -> None:
+    """The read leases of what reads hang on do not end before that; of those that may be old, those
+    of their definitions."""
     context = session_of(app).way.standing.context
     assert context is not None
     for plan in context.plans.values():
@@ -72,11 +74,12 @@ def keep_windows_open(app: App) -> None:
         if isinstance(read, Read):
             tags = read.tags.definitions if read.may_be_stale else read.tags
             assert tags is not None
-            tags.window = math.inf
+            tags.window = until
 
 
-async def told_within_the_call(app: App, command: bytes) -> bytes:
-    """What a client is told in the very call that takes its command."""
+async def told_within_the_call(app: App, command: bytes, *, and_soon: bool = False) -> bytes:
+    """What a client is told in the very call that takes its command; `and_soon`: or as soon as it
+    is told anything."""
     told: list[bytes] = []
     channel = session_of(app)._client
     while channel.intercept is None:  # the session is still at the command before
@@ -85,6 +88,9 @@ async def told_within_the_call(app: App, command: bytes) -> bytes:
     channel._transport = SimpleNamespace(write=told.append)
     try:
         channel.data_received(command)
+        async with asyncio.timeout(10):
+            while and_soon and not told:
+                await asyncio.sleep(0)
     finally:
         channel._transport = transport
     return b"".join(told)
@@ -139,3 +145,30 @@ async def test_what_was_prepared_is_asked_for_after_a_definition(
         await asyncio.to_thread(client.ask, each)
     await asyncio.to_thread(client.sql, "ALTER TABLE t ADD COLUMN w INT")
     assert await told_within_the_call(app, packet(0, like_it)) == b""
+
+
+async def test_an_execution_without_parameters_is_told_at_once(
+    app: App, client: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = await asyncio.to_thread(client.ask, bytes((Command.STMT_PREPARE,)) + READ)
+    bare = bytes((Command.STMT_EXECUTE,)) + prepared[5:9] + b"\0" + struct.pack("<I", 1)
+    answers = [await asyncio.to_thread(client.ask, bare) for _ in range(4)]
+    keep_windows_open(app)
+    answers.append(await told_within_the_call(app, packet(0, bare)))
+    monkeypatch.setattr(Prepared, "read", None)  # from here on it is one like the last
+    assert await told_within_the_call(app, packet(0, bare)) == answers[0]
+    assert len(set(answers)) == 1
+
+
+@pytest.mark.parametrize("app", [[]], indirect=True)
+async def test_an_execution_like_the_last_one_is_looked_up_without_being_planned(
+    app: App, client: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, like_it = await executions(client)
+    answers = [await asyncio.to_thread(client.ask, each) for each in (first, *[like_it] * 3)]
+    keep_windows_open(app)
+    answers.append(await told_within_the_call(app, packet(0, like_it)))
+    keep_windows_open(app, until=0.0)
+    monkeypatch.setattr(Meanings, "plan_for", None)
+    assert await told_within_the_call(app, packet(0, like_it), and_soon=True) == answers[0]
+    assert len(set(answers)) == 1

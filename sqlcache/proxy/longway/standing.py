@@ -231,7 +231,7 @@ class Standing:
         own.turned(plan.meaning.statements[0])
         self._diagnostics.passed(reads=False, keeps_found_rows=True, rows=0)
         self._last.had_hits = False
-        self._held_back.took_effect(plan.meaning, tracker)
+        self._held_back.forget()  # nothing is held back but by one that was open
         self.straight.open(self.context, own.view, state)
         return True
 
