@@ -113,6 +113,7 @@ class CachedFunction(Transparent, Generic[P, R]):
     ) -> None:
         check_function(function)
         update_wrapper(self, function, _AS_A_FUNCTION)
+        given = {name for name in vars(self) if name not in (*_AS_A_FUNCTION, "__wrapped__")}
         self._cache = cache
         self._function = function
         self._options = options
@@ -121,9 +122,10 @@ class CachedFunction(Transparent, Generic[P, R]):
         self._takes_class = _takes_class(function)
         self._keys = CallKeys(function, self._name, options.key, cache)
         # `key` stands for all that decides the value.
-        self._captures = None if options.key else Captures(function, self._name, cache)
+        self._captures = None if options.key else Captures(function, self._name, cache, self)
         self._codec_made: Codec | None = options.codec
         self._prefix: tuple[bytes, bytes] | None = None  # for the fingerprint that was the last
+        self._made_of = frozenset({*vars(self), "_made_of"}).difference(given)
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """The value for these arguments: a kept one, or of a run of the function that began after

@@ -37,7 +37,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from sqlcache.api.code import captured, code_digest, function_of, is_set
+from sqlcache.api.code import captured, code_digest, function_of, given_to, is_set
 from sqlcache.cache.keys import digest
 from sqlcache.errors import UsageError
 
@@ -58,6 +58,12 @@ _OF_ITS_PLACE: Final = frozenset(
     | {"_member_map_", "_value2member_map_", "_member_names_", "_unhashable_values_"}
 )
 """What a class has beside its meaning, or of which something else tells: such as its members."""
+_KEPT_OF_IT: Final = frozenset(
+    {"__dataclass_fields__", "__dataclass_params__", "__attrs_attrs__", "__attrs_props__"}
+    | {"__orig_bases__", "__parameters__", "__type_params__", "__private_attributes__"}
+    | {"__signature__", "__annotate__", "__annotate_func__", "__annotations_cache__"}
+)
+"""What Python and libraries keep of what else a class has. Where it has no bytes, that will do."""
 _OF_NO_VALUE: Final = ("__dict__", "__weakref__", "__orig_class__", "_sa_instance_state")
 """What an object has beside its value: such as what `Box[int]` and SQLAlchemy leave in one."""
 _MADE_AT_RUN_TIME: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
@@ -244,25 +250,35 @@ def _is_found(kind: type) -> bool:
     return found is kind
 
 
-def _told(what: type | FunctionType, around: _Around) -> bytes:
-    """What stands for a class that is not found, or for a function in one. Each is told once: they
-    may refer to each other, and to themselves."""
+def _told(what: object, around: _Around) -> bytes:
+    """What stands for a class that is not found, or for a function in one, or what was given to
+    what stands for a function. Each is told once: they may refer to each other, and to themselves.
+    """
     told = around.told
     if what not in told:
         around = _Around(around.standing, told, in_class=True)
         told[what] = b"number %d" % len(told)
-        told[what] = digest(
-            _as_made(what, around) if isinstance(what, type) else _function(what, around)
-        )
+        told[what] = digest(_tell(what, around))
     return told[what]
+
+
+def _tell(what: object, around: _Around) -> Iterable[bytes]:
+    if isinstance(what, type):
+        return _as_made(what, around)
+    return _function(what, around) if isinstance(what, FunctionType) else _given(what, around)
 
 
 def _as_made(kind: type, around: _Around) -> Iterable[bytes]:
     """What tells a class from others of its name: bases, fields, methods, and other attributes."""
     for base in kind.__bases__:
         yield digest(_fields_of(base, around))
-    for name, annotation in vars(kind).get("__annotations__", {}).items():
+    annotations = vars(kind).get("__annotations__")
+    for name, annotation in annotations.items() if isinstance(annotations, dict) else ():
         yield f"{name}: {inspect.formatannotation(annotation)}".encode()
+    for name, field in vars(kind).get("__dataclass_fields__", {}).items():
+        if field.metadata:
+            yield name.encode()
+            yield digest(_fields_of(dict(field.metadata), around))
     if issubclass(kind, BaseModel):
         yield _ADDRESS.sub("", repr(kind.model_fields)).encode()
     members = kind.__members__ if issubclass(kind, enum.Enum) else {}
@@ -275,8 +291,8 @@ def _as_made(kind: type, around: _Around) -> Iterable[bytes]:
         try:
             fields = digest(_fields_of(value, around))
         except UsageError as error:
-            if name.startswith("__") and not hasattr(value, "__get__"):
-                continue  # what Python and libraries keep of it
+            if name in _KEPT_OF_IT:
+                continue
             raise UsageError(f"in {name!r} of {kind.__qualname__}, {error}") from None
         yield name.encode()
         yield fields
@@ -297,6 +313,14 @@ def _function(function: FunctionType, around: _Around) -> Iterable[bytes]:
         if is_set(cell):
             yield name.encode()
             yield digest(_fields_of(cell.cell_contents, around))
+    yield from _given(function, around)
+
+
+def _given(what: object, around: _Around) -> Iterable[bytes]:
+    """The attributes that a function was given, or what holds one."""
+    for name, value in given_to(what):
+        yield b"given " + name.encode()
+        yield digest(_fields_of(value, around))
 
 
 def _held(value: Any, around: _Around) -> Iterable[bytes]:
@@ -309,9 +333,13 @@ def _held(value: Any, around: _Around) -> Iterable[bytes]:
         yield _told(function, around)
         if isinstance(value, MethodType):
             yield digest(_fields_of(value.__self__, around))
+            value = value.__func__
+        if value is not function:
+            yield _told(value, around)
     elif holder is not None:
         for name in _HOLDING_FUNCTIONS[holder]:
             yield digest(_fields_of(getattr(value, name), around))
+        yield from _given(value, around)
     elif isinstance(value, ModuleType):
         yield value.__name__.encode()
     elif isinstance(value, _OF_THE_INTERPRETER):

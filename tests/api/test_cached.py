@@ -9,7 +9,7 @@ import pickle
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import partial, update_wrapper
+from functools import lru_cache, partial, update_wrapper, wraps
 from pathlib import Path
 from types import MethodType
 from typing import Any, get_type_hints
@@ -1655,6 +1655,194 @@ async def test_functions_that_it_captures_are_told_apart(
 async def test_what_it_calls_by_a_wrapper_that_has_no_value_is_refused(cache: Cache) -> None:
     with pytest.raises(UsageError, match="'factor' of what it calls cannot be part of"):
         await reader(cache, Scaled(negative, object()))()  # type: ignore[arg-type]
+
+
+def by_helper(cache: Cache, shelf: Any) -> Any:
+    def helper() -> None: ...
+
+    helper.shelf = shelf  # type: ignore[attr-defined]
+
+    @cache.cached()
+    async def load() -> list[Any]:
+        return list(await cache.fetch_all(READ, (helper.shelf,)))  # type: ignore[attr-defined]
+
+    return load
+
+
+def by_lru_cache(cache: Cache, shelf: Any) -> Any:
+    @lru_cache
+    def helper() -> None: ...
+
+    helper.shelf = shelf  # type: ignore[attr-defined]
+
+    @cache.cached()
+    async def load() -> list[Any]:
+        return list(await cache.fetch_all(READ, (helper.shelf,)))  # type: ignore[attr-defined]
+
+    return load
+
+
+def by_partial(cache: Cache, shelf: Any) -> Any:
+    helper = partial(negative, 1)
+    helper.shelf = shelf  # type: ignore[attr-defined]
+
+    @cache.cached()
+    async def load() -> list[Any]:
+        return list(await cache.fetch_all(READ, (helper.shelf,)))  # type: ignore[attr-defined]
+
+    return load
+
+
+def by_what_was_copied(cache: Cache, shelf: Any) -> Any:
+    async def read(shelf: int) -> list[Any]:
+        return list(await cache.fetch_all(READ, (shelf,)))
+
+    read.shelf = shelf  # type: ignore[attr-defined]
+    scaled: Any = Scaled(read, 1)
+
+    @cache.cached()
+    async def load() -> list[Any]:
+        return list(await scaled.__wrapped__(scaled.shelf))
+
+    return load
+
+
+def by_its_own(cache: Cache, shelf: Any) -> Any:
+    async def load() -> list[Any]:
+        return list(await cache.fetch_all(READ, (load.shelf,)))  # type: ignore[attr-defined]
+
+    load.shelf = shelf  # type: ignore[attr-defined]
+    return cache.cached()(load)
+
+
+def by_its_own_from_above(cache: Cache, shelf: Any) -> Any:
+    @cache.cached()
+    async def load() -> list[Any]:
+        return list(await cache.fetch_all(READ, (load.shelf,)))  # type: ignore[attr-defined]
+
+    load.shelf = shelf  # type: ignore[attr-defined]
+    return load
+
+
+def by_what_it_wraps(cache: Cache, shelf: Any) -> Any:
+    async def read() -> list[Any]:
+        return list(await cache.fetch_all(READ, (shelf,)))
+
+    async def load() -> list[Any]:
+        return list(await load.__wrapped__())  # type: ignore[attr-defined]
+
+    return cache.cached()(update_wrapper(load, read))
+
+
+def by_class(cache: Cache, shelf: Any) -> Any:
+    class Repo:
+        @staticmethod
+        def first() -> int:
+            return 1
+
+        first.__func__.shelf = shelf  # type: ignore[attr-defined]
+
+    @cache.cached()
+    async def load() -> list[Any]:
+        return list(await cache.fetch_all(READ, (Repo.first.shelf,)))  # type: ignore[attr-defined]
+
+    return load
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(by_helper, by_lru_cache, by_partial, by_what_was_copied, by_its_own),
+        *(by_its_own_from_above, by_what_it_wraps, by_class),
+    ],
+)
+async def test_the_attributes_of_functions_count(cache: Cache, make: Callable[..., Any]) -> None:
+    made = [make(cache, shelf) for shelf in (0, 1, 0)]
+    assert [len(await load()) for load in made] == [4, 3, 4]
+    assert cache.metrics.function_runs == 2
+    if make is not by_what_it_wraps:
+        with pytest.raises(UsageError, match=r"cannot be part of a cache key: .*a object has no"):
+            await make(cache, object())()
+
+
+async def test_an_attribute_may_be_given_at_any_time(cache: Cache) -> None:
+    load = by_its_own_from_above(cache, 0)
+    assert len(await load()) == 4
+    load.shelf = 1
+    assert [len(await load()), cache.metrics.function_runs] == [3, 2]
+
+
+async def test_an_attribute_that_a_function_sets_itself_is_what_it_brings_about(
+    cache: Cache,
+) -> None:
+    """As that of a decorator that counts."""
+
+    def counted(function: Any) -> Any:
+        @wraps(function)
+        async def counting() -> Any:
+            counting.calls += 1  # type: ignore[attr-defined]
+            return await function()
+
+        counting.calls = 0  # type: ignore[attr-defined]
+        return counting
+
+    @counted
+    async def load() -> int:
+        return int(await cache.fetch_value("SELECT COUNT(*) FROM product"))
+
+    cached = cache.cached()(load)
+    assert [await cached(), await cached(), load.calls] == [10, 10, 1]
+
+
+async def test_marks_by_which_others_see_what_a_function_is_are_no_part_of_its_key(
+    cache: Cache,
+) -> None:
+    async def load() -> int:
+        return int(await cache.fetch_value("SELECT COUNT(*) FROM product"))
+
+    marked: Any = load
+    marked._is_coroutine, marked._is_coroutine_marker = object(), object()
+    marked.__signature__ = inspect.signature(load)
+    assert await cache.cached()(load)() == 10
+
+
+class Proxy:
+    """Says that it is the function it calls, as a wrapper of wrapt's does."""
+
+    def __init__(self, function: Any, wrapper: Any) -> None:
+        self.__wrapped__ = function
+        self._self_wrapper = wrapper
+        self._self_instance = None
+        self._self_enabled = None
+
+    def __call__(self, *args: Any) -> Any:
+        return self._self_wrapper(self.__wrapped__, None, args, {})
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return type(self.__wrapped__)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__wrapped__, name)
+
+
+async def test_what_calls_itself_a_function_counts_as_what_it_is(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reading(plus: int) -> Any:
+        async def changed(function: Any, instance: Any, args: Any, kwargs: Any) -> int:
+            return int(await function(*args)) + plus
+
+        async def load() -> int:
+            return int(await cache.fetch_value("SELECT COUNT(*) FROM product"))
+
+        return cache.cached()(Proxy(load, changed))
+
+    with pytest.raises(UsageError, match="a Proxy has no value"):
+        await reading(1)()
+    monkeypatch.setattr(Proxy, "__module__", "wrapt")
+    assert [await reading(1)(), await reading(2)(), await reading(1)()] == [11, 12, 11]
+    assert cache.metrics.function_runs == 2
 
 
 async def test_a_bound_method_is_its_objects(cache: Cache) -> None:

@@ -382,6 +382,29 @@ def test_what_a_class_has_without_a_value_is_named() -> None:
         KEYS.of((by_attribute(object()),), {})
 
 
+def by_name(name: str, value: object) -> type:
+    return type("Local", (), {name: value})
+
+
+def test_what_a_class_has_under_two_underscores_counts() -> None:
+    assert KEYS.of((by_name("__conf__", 1),), {}) != KEYS.of((by_name("__conf__", 2),), {})
+    with pytest.raises(UsageError, match=r"in '__conf__' of Local, a object has no value"):
+        KEYS.of((by_name("__conf__", object()),), {})
+
+
+def with_metadata(metadata: Any) -> type:
+    @dataclass
+    class Local:
+        number: int = field(metadata={"sql": metadata})
+
+    return Local
+
+
+def test_the_metadata_of_a_dataclass_s_fields_count() -> None:
+    assert KEYS.of((with_metadata("a"),), {}) == KEYS.of((with_metadata("a"),), {})
+    assert KEYS.of((with_metadata("a"),), {}) != KEYS.of((with_metadata("b"),), {})
+
+
 def test_a_class_that_captures_its_cache_has_a_value() -> None:
     cache, other = object(), object()
     keys = CallKeys(function, "shop.function", None, cache)
