@@ -58,6 +58,7 @@ _LOOKED_THROUGH_BYTES: Final = 65_536
 """Of a statement, for user variables: after a longer one a new connection costs little."""
 _QUOTED: Final = re.compile(rb"""'[^']*'|"[^"]*"|`[^`]*`""")
 _MAY_HIDE_QUOTES: Final = re.compile(rb"[\\#]|--|/\*")
+_SETTLES_WITHIN_S: Final = 1.0
 _MAY_NAME_VARIABLES: Final = (Kind.USER_VARIABLE, Kind.VERSIONED)
 
 
@@ -248,6 +249,20 @@ class Connection(Driver):
         MySQL has said as it ended, such as that the connection was idle too long."""
         return self.closed or self._reader.at_eof() or self.session.has_ended
 
+    async def settle(self) -> None:
+        """Until its session has dealt with all that it was asked, and so can be judged. Where that
+        is not to be awaited, it is closed."""
+        if self.closed:
+            return
+        try:
+            with Patience(_SETTLES_WITHIN_S):
+                await self.session.settle()
+        except TimeoutError:
+            self.close()
+        except BaseException:
+            self.close()
+            raise
+
     @property
     def _as_now(self) -> tuple[object, ...]:
         """What tells whether its session is another one by now."""
@@ -341,7 +356,10 @@ class Pool:
                 self._check_open()
                 yield connection
             finally:
-                self._give_back(connection)
+                try:
+                    await connection.settle()
+                finally:
+                    self._give_back(connection)
         finally:
             self._free.release()
 

@@ -15,6 +15,10 @@ from sqlcache.plan.contexts import Context
 from sqlcache.plan.state import SessionState
 from sqlcache.proxy.longway.way import LongWay
 
+_TURNS = 20
+"""Of the event loop, after which a session that is not done waits for something: for MySQL."""
+_TURN_S = 0.001
+
 
 class EmbeddedSession:
     """Its client's side of it. `client` and `upstream` are the session's own connections,
@@ -31,6 +35,7 @@ class EmbeddedSession:
         self._last = way.last
         self._hits = way.straight.hits
         self._meanings = way.meanings
+        self._course = way.course
 
     @property
     def context(self) -> Context | None:
@@ -55,6 +60,21 @@ class EmbeddedSession:
         """Whether it answers nothing more, as where MySQL has ended its connection, or says unasked
         that it does."""
         return bool(self._client.closed or self._upstream.closed or self._upstream.has_some)
+
+    async def settle(self) -> None:
+        """Until all is known of what its last command has left: the client may have the answer
+        before, and has it sooner in one kind of event loop than in another."""
+        turns = 0
+        while not (self.has_ended or self._awaits_a_command):
+            turns += 1
+            await asyncio.sleep(0 if turns < _TURNS else _TURN_S)
+
+    @property
+    def _awaits_a_command(self) -> bool:
+        """Whether its client has asked nothing that it has not wholly dealt with."""
+        client, course = self._client, self._course
+        reads = client.intercept is not None and not client.has_some
+        return reads and course.now is None and course.handed_over is None
 
     def allow_hits(self, allowed: bool) -> None:
         """Whether reads from here on may be answered from the cache, and stored."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+import uvloop
 
 import sqlcache
 from sqlcache.api.cache import Cache
@@ -17,6 +19,18 @@ Open = Callable[..., Any]
 
 BY_PATH = {path.replace("__", "."): value for path, value in PATIENT.items()}
 """Settings of a cache that bears with a busy machine."""
+
+
+IN_EACH_LOOP = pytest.mark.asyncio(loop_factories=("asyncio", "uvloop"))
+"""For tests of what the pool does: what is written arrives sooner in one of the event loops than in
+the other."""
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Any]:
+    """All that a test is marked for; of others the first alone."""
+    loops = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    marks = [mark for mark in item.iter_markers("asyncio") if "loop_factories" in mark.kwargs]
+    return loops if marks else {"asyncio": loops["asyncio"]}
 
 
 def url_of(server: PrivateSqlServer, schema: str) -> str:

@@ -22,7 +22,7 @@ from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlSe
 from sqlcache.errors import ConfigError, UsageError
 from sqlcache.memcache.memory import MemoryNode
 from sqlcache.process import cgroup
-from tests.api.conftest import BY_PATH, Open, is_run, url_of
+from tests.api.conftest import BY_PATH, IN_EACH_LOOP, Open, is_run, url_of
 
 READ = "SELECT id, name FROM product WHERE shelf = %s ORDER BY id"
 FIRST = [(0, "p0"), (3, "p3"), (6, "p6"), (9, "p9")]
@@ -141,6 +141,7 @@ async def test_many_rows_are_written_and_the_last_id_told(cache: Cache) -> None:
     assert await cache.fetch_value("SELECT COUNT(*) FROM log") == 3
 
 
+@IN_EACH_LOOP
 async def test_rows_can_be_iterated_over_and_are_not_stored(cache: Cache) -> None:
     got = [row async for row in cache.iterate(READ, (0,), into=Product)]
     assert got[0] == Product(0, "p0")

@@ -17,8 +17,10 @@ from sqlcache.api.transaction import run
 from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer, wait_until
 from sqlcache.errors import UsageError
 from sqlcache.proxy.embedded_session import EmbeddedSession
-from tests.api.conftest import Open, url_of
+from tests.api.conftest import IN_EACH_LOOP, Open, url_of
 from tests.servers import PrivateMySQL
+
+pytestmark = IN_EACH_LOOP
 
 
 async def test_a_connection_is_used_again(cache: Cache) -> None:
