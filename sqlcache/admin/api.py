@@ -280,7 +280,7 @@ class Api:
 
     async def _flush(self, request: Request) -> Response:
         body = await _body(request, Flushed)
-        schema, _, table = (body.table or body.schema_ or "").partition(".")
+        schema, table = body.table.split(".") if body.table else (body.schema_ or "", "")
         return await self._of_one(Question.FLUSH, schema, table)
 
     async def _enable(self, request: Request) -> Response:

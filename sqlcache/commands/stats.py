@@ -29,10 +29,10 @@ def run(settings: Settings, table: str | None) -> int:
         )
     if table is None:
         return 0 if asyncio.run(_print_nodes(settings.memcached.addresses)) else 1
-    schema, dot, name = table.partition(".")
-    if not (schema and dot and name):
+    names = table.split(".")
+    if len(names) != 2 or not all(names):  # which of them has a dot in it, nobody can tell
         raise ConfigError(f"--table = {table}: expected SCHEMA.TABLE, as in shop.orders")
-    return asyncio.run(_print_table(settings, Tag(schema, name)))
+    return asyncio.run(_print_table(settings, Tag(*names)))
 
 
 async def _print_nodes(addresses: tuple[HostPort, ...]) -> bool:

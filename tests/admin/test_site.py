@@ -354,6 +354,7 @@ async def test_settings_hold_no_secret(client: httpx.AsyncClient) -> None:
     [
         ({"table": "shop.orders"}, ("shop", "orders")),
         ({"schema": "shop"}, ("shop", "")),
+        ({"schema": "my.db"}, ("my.db", "")),
         ({"all": True}, ("", "")),
     ],
 )

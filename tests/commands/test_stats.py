@@ -70,8 +70,9 @@ def test_a_node_that_stands_still_is_said_in_a_line(
     assert "cannot be reached" in capsys.readouterr().out
 
 
-def test_a_table_without_its_schema_is_refused(
-    memcached: PrivateMemcached, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("table", ["orders", ".orders", "shop.", "my.db.orders"])
+def test_a_table_without_its_schema_or_with_two_is_refused(
+    memcached: PrivateMemcached, capsys: pytest.CaptureFixture[str], table: str
 ) -> None:
-    assert main(["stats", "--table", "orders", *flags(memcached)]) == 2
+    assert main(["stats", "--table", table, *flags(memcached)]) == 2
     assert "expected SCHEMA.TABLE" in capsys.readouterr().err
