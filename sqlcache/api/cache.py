@@ -142,7 +142,12 @@ class Cache(Fetches):
             stack.callback(self._pool.close)
             await self._pool.warm()
             await self._check_service()
-            self.values = ValueStore(self._app.engine, self._app.planner, self._app.metrics)
+            self.values = ValueStore(
+                self._app.engine,
+                self._app.planner,
+                self._app.metrics,
+                self._settings.max_entry_bytes,
+            )
             self.flights = Flights()
             stack.push_async_callback(self._end_flights)
             self._loop = asyncio.get_running_loop()

@@ -118,10 +118,13 @@ Run = Callable[[Collected], Awaitable[bytes]]
 
 
 class ValueStore:
-    """The values of one cache."""
+    """The values of one cache, of which none is stored that is longer than `max_value_bytes`."""
 
-    def __init__(self, engine: Engine, planner: Planner, metrics: Metrics) -> None:
+    def __init__(
+        self, engine: Engine, planner: Planner, metrics: Metrics, max_value_bytes: int
+    ) -> None:
         self._engine = engine
+        self._max_value_bytes = max_value_bytes
         self._planner = planner
         self._metrics = metrics
         self._foreseen: Bounded[bytes, Read] = Bounded(_FORESEEN_BYTES)
@@ -320,6 +323,8 @@ class ValueStore:
         self, call: Call, collected: Collected, data: bytes, foreseen: Read | None
     ) -> None:
         """Stores the value, and what it hangs on. Raises: Unstorable."""
+        if len(data) > self._max_value_bytes:
+            raise Unstorable("it is longer than cache.max_entry_bytes")
         if collected.torn:
             raise Unstorable("")
         used, captured = collected.used, collected.captured

@@ -77,3 +77,19 @@ async def test_tables_are_named_with_or_without_their_schema(cache: Cache, shop:
     )
     with pytest.raises(LookupError, match="without its schema"):
         planner.names([TableRef(None, "product")], None)
+
+
+async def test_a_value_longer_than_an_answer_may_be_is_not_kept(
+    open_cache: Open, shop: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache: Cache = await open_cache(settings={"cache.max_entry_bytes": 1_000})
+
+    @cache.cached(tags=["product"])
+    async def repeated(times: int) -> bytes:
+        return b"x" * times
+
+    for times in (100, 2_000, 3_000):
+        assert [len(await repeated(times)), len(await repeated(times))] == [times, times]
+    assert cache.metrics.function_runs == 5
+    said = [record for record in caplog.records if "value not stored" in record.getMessage()]
+    assert ["longer than cache.max_entry_bytes" in each.getMessage() for each in said] == [True]
