@@ -211,6 +211,17 @@ class Connection(Driver):
             return True
         return any(token.kind in _MAY_NAME_VARIABLES for token in tokens)
 
+    def _ensure_alive(self) -> None:
+        """Raises: aiomysql.OperationalError where it was closed, as by the end of its cache. For
+        that aiomysql itself has errors of several kinds."""
+        if self.closed:
+            why = self._close_reason or "the connection, or its cache, was closed"
+            raise aiomysql.OperationalError(CR.CR_SERVER_GONE_ERROR, why)
+
+    async def _read_bytes(self, num_bytes: int) -> Any:
+        self._ensure_alive()  # which may have ended between two packets
+        return await super()._read_bytes(num_bytes)
+
     async def _read_packet(self, packet_type: Any = MysqlPacket) -> Any:
         try:
             return await super()._read_packet(packet_type)

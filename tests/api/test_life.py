@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 
 import aiomysql
 import pytest
+from pymysql.constants import CR
 
 import sqlcache
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached
 from sqlcache.errors import UsageError
-from tests.api.conftest import BY_PATH, is_run, url_of
+from tests.api.conftest import BY_PATH, IN_EACH_LOOP, is_run, url_of
 
 SLOW = "UPDATE product SET shelf = 9 WHERE id = 0"
 
@@ -72,3 +74,58 @@ async def test_who_waits_no_longer_for_its_end_leaves_nothing_running(
     assert others() == []
     async with cache:
         assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
+
+
+async def iterating(cache: sqlcache.Cache) -> None:
+    async for _ in cache.iterate("SELECT a.id FROM product a, product b, product d, product e"):
+        await cache.close()
+
+
+async def reading(cache: sqlcache.Cache) -> None:
+    many = "SELECT a.id FROM product a, product b, product d, product e"
+    read, _ = await asyncio.gather(cache.fetch_all(many), cache.close(), return_exceptions=True)
+    assert isinstance(read, BaseException)
+    raise read
+
+
+async def in_a_transaction(cache: sqlcache.Cache) -> None:
+    async with cache.transaction() as tx:
+        await tx.execute(SLOW)
+        await cache.close()
+
+
+async def in_a_transaction_that_goes_on(cache: sqlcache.Cache) -> None:
+    async with cache.transaction() as tx:
+        await cache.close()
+        await tx.fetch_all("SELECT name FROM product")
+
+
+async def on_a_connection_of_its_own(cache: sqlcache.Cache) -> None:
+    connection = await cache.connection()
+    try:
+        await cache.close()
+        async with connection.cursor() as cursor:
+            await cursor.execute("SELECT name FROM product")
+    finally:
+        connection.close()
+
+
+@IN_EACH_LOOP
+@pytest.mark.parametrize(
+    "using",
+    [
+        *(iterating, reading, in_a_transaction, in_a_transaction_that_goes_on),
+        on_a_connection_of_its_own,
+    ],
+)
+async def test_who_uses_it_when_it_is_closed_is_told_so_as_of_a_lost_connection(
+    shop: str,
+    mariadb: PrivateMariaDB,
+    memcached: PrivateMemcached,
+    using: Callable[[sqlcache.Cache], Awaitable[None]],
+) -> None:
+    cache = await new_cache(mariadb, shop, memcached).__aenter__()
+    with pytest.raises(aiomysql.OperationalError) as raised:
+        await using(cache)
+    assert raised.value.args[0] in (CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST)
+    assert others() == []
