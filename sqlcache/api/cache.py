@@ -27,6 +27,7 @@ from sqlcache.api.misuse import (
     check_cached,
     check_isolation,
     refuse_on_pool,
+    refuse_what_is_left_open,
     tags_of,
 )
 from sqlcache.api.pool import Binder, Connection, Login, Pool, open_connection
@@ -257,6 +258,7 @@ class Cache(Fetches):
                         yield row if into is None else Rows(names, ()).one(into, row)
                     await cursor.close()  # only now: it would read the rest
                     ended = True
+                    refuse_what_is_left_open(connection.server_status, sql)
                 finally:
                     if ended:
                         connection.session.allow_hits(True)
@@ -282,7 +284,9 @@ class Cache(Fetches):
         """
         async with self._writing("cache.execute()") as connection:
             await refuse_on_pool(self._app.planner, connection.session, sql)
-            return await run(connection, sql, params)
+            done = await run(connection, sql, params)
+            refuse_what_is_left_open(connection.server_status, sql)
+            return done
 
     async def executemany(self, sql: str, many: Iterable[Any]) -> int:
         """Runs a statement once for each of many parameters; returns the rows changed.
@@ -292,7 +296,9 @@ class Cache(Fetches):
         """
         async with self._writing("cache.executemany()") as connection:
             await refuse_on_pool(self._app.planner, connection.session, sql)
-            return await run_many(connection, sql, many)
+            changed = await run_many(connection, sql, many)
+            refuse_what_is_left_open(connection.server_status, sql)
+            return changed
 
     @asynccontextmanager
     async def transaction(

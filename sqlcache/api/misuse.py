@@ -6,6 +6,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from sqlcache.errors import ConfigError, SqlSyntaxError, UsageError
+from sqlcache.mysql.constants import Status
 from sqlcache.plan.planner import Planner
 from sqlcache.proxy.embedded_session import EmbeddedSession
 from sqlcache.settings import MySQLUrl
@@ -23,6 +24,7 @@ _MAY_BE_MISUSED: Final = re.compile(
     r"|CREATE|FLUSH|BACKUP|HANDLER)\b",
     re.IGNORECASE,
 )
+_PREPARES_XA: Final = re.compile(r"\bXA\s+PREPARE\b", re.IGNORECASE)
 _LOCKS: Final = re.compile(r"\bGET_LOCK\b", re.IGNORECASE)
 _SHORT_BYTES: Final = 512
 """As long as a text may be that is read while others wait."""
@@ -51,6 +53,16 @@ async def refuse_on_pool(planner: Planner, session: EmbeddedSession, sql: str) -
         raise UsageError(
             f"{what} has no effect here, as each statement may run on another connection:"
             " use it in a transaction, or give `session=` or a database to `connect`"
+        )
+
+
+def refuse_what_is_left_open(status: int, sql: str) -> None:
+    """Raises: UsageError where a text that has run has left its session in a transaction, by what
+    MySQL says of that: the connection ends, and with it what was written."""
+    if status & Status.IN_TRANS and not _PREPARES_XA.search(sql):  # which outlives its connection
+        raise UsageError(
+            "this has begun a transaction and not ended it, so what it has written in that is lost:"
+            " use `async with cache.transaction() as tx`, or end it in the same text"
         )
 
 

@@ -13,7 +13,7 @@ import asyncio
 from typing import NamedTuple
 
 from sqlcache.api.collect import Collected, collecting
-from sqlcache.api.misuse import refuse_on_pool
+from sqlcache.api.misuse import refuse_on_pool, refuse_what_is_left_open
 from sqlcache.api.pool import Binder, Connection, Pool
 from sqlcache.api.rows import Decoder, Params, Rows
 from sqlcache.api.transaction import read as read_on
@@ -124,7 +124,9 @@ class Reads:
             await connection.refuse_write(sql, params)
             if foreseen is not None:
                 connection.session.expect(*foreseen)
-            return await read_on(connection, sql, params)
+            rows = await read_on(connection, sql, params)
+            refuse_what_is_left_open(connection.server_status, sql)
+            return rows
 
 
 async def gather(engine: Engine, collected: Collected, basis: Basis | str) -> None:

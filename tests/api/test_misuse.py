@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from functools import partial
 from typing import Any
@@ -56,6 +57,45 @@ async def test_a_transaction_is_begun_and_ended_by_its_block(cache: Cache, sql: 
             await tx.execute(sql)
         await tx.execute("SAVEPOINT here")
         await tx.execute("ROLLBACK TO SAVEPOINT here")
+    assert await cache.fetch_value(READ) == "new"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "BEGIN; UPDATE product SET name = 'lost' WHERE id = 0",
+        "UPDATE product SET name = 'lost' WHERE id = 0; START TRANSACTION",
+        "SET autocommit = 0; UPDATE product SET name = 'lost' WHERE id = 0",
+        "/*!40000 BEGIN */; SELECT name FROM product WHERE id = 0",
+        "XA BEGIN 'x'",
+        "CALL begins()",
+    ],
+)
+async def test_a_text_that_leaves_a_transaction_open_is_no_success(cache: Cache, sql: str) -> None:
+    """What it wrote would be lost, and nobody told."""
+    await cache.execute("CREATE PROCEDURE begins() START TRANSACTION")
+    for use in (cache.execute, cache.fetch_all):
+        with pytest.raises(UsageError, match="begun a transaction and not ended it"):
+            await use(sql)
+    with pytest.raises(UsageError, match="begun a transaction and not ended it"):
+        await cache.executemany(sql, [()])
+    with pytest.raises(UsageError, match="begun a transaction and not ended it"):
+        _ = [row async for row in cache.iterate(sql)]
+    assert await cache.fetch_value(READ) == ("lost" if sql.startswith("UPDATE") else "p0")
+
+
+async def test_a_branch_of_xa_may_be_prepared_in_one_text_and_ended_in_another(
+    cache: Cache,
+) -> None:
+    write = "UPDATE product SET name = 'new' WHERE id = 0"
+    await cache.execute(f"XA BEGIN 'ours'; {write}; XA END 'ours'; XA PREPARE 'ours'")
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await cache.execute("XA COMMIT 'ours'")
+                break
+            except aiomysql.MySQLError:  # until the server has ended the session of before
+                await asyncio.sleep(0.02)
     assert await cache.fetch_value(READ) == "new"
 
 
