@@ -98,8 +98,9 @@ class EmbeddedSession:
         hits.look_up, hits.find_at_once = look_up, _nothing_at_once
 
     async def may_write(self, text: bytes) -> bool:
-        """Whether a query could change rows or definitions, or what a lock covers. A long one is
-        read in a thread: its client is to ask, and nothing else, until this is known."""
+        """Whether a query could change rows, definitions or what holds for other sessions, such as
+        a global variable, or what a lock covers. A long one is read in a thread: its client is to
+        ask, and nothing else, until this is known."""
         meanings, state = self._meanings, self._standing.state
         if not state.readable:
             return False
@@ -109,7 +110,8 @@ class EmbeddedSession:
         meaning = meanings.of(command, state)
         meanings.answered()
         return bool(meaning.writes) or any(
-            each.may_commit or each.locking_read for each in meaning.statements
+            each.may_commit or each.locking_read or each.changes_globals or each.globals_set
+            for each in meaning.statements
         )
 
 

@@ -1054,6 +1054,8 @@ async def test_a_function_that_writes_is_told_so_before_it_does(cache: Cache) ->
         "INSERT INTO product VALUES (99, 'x', 1) RETURNING id",
         "SELECT id FROM product FOR UPDATE",
         "BEGIN",
+        "SET GLOBAL long_query_time = 7",
+        "SELECT 1; SET GLOBAL long_query_time = 7",
     ],
 )
 async def test_iterating_is_no_way_around_that(cache: Cache, sql: str) -> None:
@@ -1064,6 +1066,20 @@ async def test_iterating_is_no_way_around_that(cache: Cache, sql: str) -> None:
     with pytest.raises(UsageError):
         await writes()
     assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
+
+
+async def test_a_function_may_not_set_what_holds_for_others(
+    cache: Cache, mariadb: PrivateMariaDB
+) -> None:
+    @cache.cached(tags=["product"])
+    async def sets(sql: str) -> None:
+        await cache.fetch_all(sql)
+
+    was = mariadb.sql("SELECT @@GLOBAL.long_query_time")
+    for sql in ("SET GLOBAL long_query_time = 7", "SET @@global.long_query_time = 7"):
+        with pytest.raises(UsageError, match="is cached and may not write"):
+            await sets(sql)
+    assert mariadb.sql("SELECT @@GLOBAL.long_query_time") == was
 
 
 async def test_nor_is_one_that_takes_more_than_a_packet(cache: Cache) -> None:
