@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
+from sqlcache.api.own_errors import own
+
 T = TypeVar("T")
 Run = Callable[[], Awaitable[T]]
 
@@ -23,12 +25,20 @@ class _Flight(Generic[T]):
     def __init__(self, run: Run[T]) -> None:
         self._run = run
         self.took_off = False
-        self.waiting = 0
+        self.boarded = self.waiting = 0
         self.task = asyncio.get_running_loop().create_task(self._fly())
 
     async def _fly(self) -> T:
         self.took_off = True
         return await self._run()
+
+    def result(self) -> T:
+        """What it brought, now that it has landed. Raises: what it raised, to each who waited an
+        exception of its own."""
+        error = None if self.task.cancelled() else self.task.exception()
+        if self.boarded > 1 and isinstance(error, Exception):
+            raise own(error)
+        return self.task.result()
 
 
 class Flights(Generic[T]):
@@ -92,9 +102,11 @@ class Flights(Generic[T]):
         return flight
 
     async def _board(self, key: bytes, flight: _Flight[T]) -> T:
+        flight.boarded += 1
         flight.waiting += 1
         try:
-            return await asyncio.shield(flight.task)
+            await asyncio.wait([flight.task])
+            return flight.result()
         finally:
             flight.waiting -= 1
             if not flight.waiting and not flight.task.done():

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 
+import aiomysql
 import pytest
 
 from sqlcache.api.flights import Flights
+from sqlcache.errors import UsageError
 
 
 class Runs:
@@ -107,6 +110,78 @@ async def test_an_exception_is_for_all_who_share_and_for_none_after() -> None:
     assert all(isinstance(each, LookupError) for each in got)
     fails = False
     assert await flights.share(b"key", run, look) == 1
+
+
+class Numbered(Exception):
+    """One with attributes, of which one is in no dictionary."""
+
+    __slots__ = ("hidden",)
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+        self.hidden: object = None
+
+
+class Odd(Exception):
+    """One that is not made of its arguments."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"number {number}")
+
+
+class Hiding(Numbered):
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.hidden = object()
+
+
+class Strict(Exception):
+    def __init__(self, *, number: int) -> None:
+        super().__init__(number)
+
+
+@pytest.mark.parametrize(
+    ("error", "shared"),
+    [
+        *[(LookupError("x", 5), False), (OSError(2, "no", "file"), False), (KeyError(), False)],
+        *[(aiomysql.OperationalError(2013, "lost"), False), (UsageError("not so"), False)],
+        *[(Numbered(5), False), (UnicodeDecodeError("utf-8", b"a", 0, 1, "why"), False)],
+        *[(Odd(5), True), (Strict(number=5), True), (Hiding(5), True)],
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+async def test_an_exception_is_each_callers_own(error: Exception, shared: bool) -> None:
+    """As far as another can be made that is alike."""
+    flights: Flights[int] = Flights()
+    cause = ValueError("why")
+    error.add_note("of the run")
+
+    async def run() -> int:
+        raise error from cause
+
+    async def look() -> None:
+        return None
+
+    async def call() -> list[str]:
+        try:
+            await flights.share(b"key", run, look)
+        except Exception as raised:
+            raised.add_note("of its caller")
+            got.append(raised)
+        return [each.name for each in traceback.extract_tb(got[-1].__traceback__)]
+
+    got: list[Exception] = []
+    traces = await asyncio.gather(call(), call(), call())
+    for each in got:
+        assert (type(each), each.args, each.__cause__) == (type(error), error.args, cause)
+        assert str(each) == str(error)
+        names = {key: value for key, value in vars(each).items() if key != "__notes__"}
+        assert names == {key: value for key, value in vars(error).items() if key != "__notes__"}
+    assert len({id(each) for each in got}) == (1 if shared else 3)
+    if not shared:
+        assert [each.__notes__ for each in got] == [["of the run", "of its caller"]] * 3
+        assert all(each[-1] == "run" and each.count("call") == 1 for each in traces)
 
 
 async def test_closing_ends_them() -> None:
