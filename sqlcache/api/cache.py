@@ -55,6 +55,12 @@ T = TypeVar("T")
 _NOT_OPEN: Final = "this cache is not open: use it inside `async with cache:`"
 
 
+def _place_of(settings: Settings) -> object:
+    """What tells where values are stored, by others, too; None for a store of the cache alone."""
+    memcached = settings.memcached
+    return None if memcached.in_memory else (frozenset(memcached.nodes), memcached.prefix)
+
+
 class Cache(Fetches):
     """A pool of connections to MySQL, whose reads are answered from the cache where they can be.
 
@@ -78,6 +84,7 @@ class Cache(Fetches):
         self._pool_size = pool_size
         self._acquire_timeout_s = acquire_timeout_s
         self._recycle_s = recycle_s
+        self._place: object = _place_of(settings) or object()
         self._open: AsyncExitStack | None = None
         self._loop: asyncio.AbstractEventLoop
         self._process: object = None
@@ -139,7 +146,9 @@ class Cache(Fetches):
                 acquire_timeout_s=self._acquire_timeout_s,
                 recycle_s=self._recycle_s,
             )
-            self._reads = Reads(self._app.engine, self._app.planner, self._app.metrics, self._pool)
+            self._reads = Reads(
+                self._app.engine, self._app.planner, self._app.metrics, self._pool, self._place
+            )
             stack.callback(self._pool.close)
             await self._pool.warm()
             await self._check_service()
@@ -148,6 +157,7 @@ class Cache(Fetches):
                 self._app.planner,
                 self._app.metrics,
                 self._settings.max_entry_bytes,
+                self._place,
             )
             self.flights = Flights()
             stack.push_async_callback(self._end_flights)
@@ -427,7 +437,7 @@ class Cache(Fetches):
 
     async def gather(self, collected: Collected, basis: Basis | str) -> None:
         """See `reads.gather`."""
-        await gather(self._app.engine, collected, basis)
+        await gather(self._app.engine, self._place, collected, basis)
 
     @property
     def database(self) -> str | None:

@@ -26,8 +26,10 @@ from sqlcache.cache.tags import ID_BYTES, Tag
 from sqlcache.errors import UsageError
 
 STREAMED = "streamed, where answers hang on rows"
+ELSEWHERE = "read through another cache, whose store is another"
 _NEVER_FOLLOWED = frozenset(
-    {"not cacheable", "switched off", "the client wants no hit", "iterated over", STREAMED}
+    {"not cacheable", "switched off", "the client wants no hit", "iterated over"}
+    | {STREAMED, ELSEWHERE}
 )
 """Why an answer's tags are not known, where that is so at any time."""
 
@@ -54,10 +56,13 @@ class Collected:
     """
 
     __slots__ = ("callers", "captured", "changed", "closed", "ends_at", "function", "instead",
-                 "of_callers", "torn", "ttl_s", "under_way", "unfollowed", "used")  # fmt: skip
+                 "of_callers", "place", "torn", "ttl_s", "under_way", "unfollowed",
+                 "used")  # fmt: skip
 
-    def __init__(self, function: str) -> None:
+    def __init__(self, function: str, place: object = None) -> None:
         self.function = function
+        self.place = place
+        """Where its cache stores: versions that another place has say nothing here."""
         self.callers: tuple[bytes, ...] = ()
         """The keys of the cached calls this run is a part of, its own the last."""
         self.captured: dict[Tag | Part, bytes] = {}

@@ -12,7 +12,7 @@ before its query ran.
 import asyncio
 from typing import NamedTuple
 
-from sqlcache.api.collect import Collected, collecting
+from sqlcache.api.collect import ELSEWHERE, Collected, collecting
 from sqlcache.api.misuse import refuse_on_pool, refuse_what_is_left_open
 from sqlcache.api.pool import Binder, Connection, Pool
 from sqlcache.api.rows import Decoder, Params, Rows
@@ -43,8 +43,12 @@ class Foreseen(NamedTuple):
 class Reads:
     """The reads of one pool."""
 
-    def __init__(self, engine: Engine, planner: Planner, metrics: Metrics, pool: Pool) -> None:
+    def __init__(
+        self, engine: Engine, planner: Planner, metrics: Metrics, pool: Pool, place: object
+    ) -> None:
+        """`place`: see `Collected`."""
         self._engine = engine
+        self._place = place
         self._planner = planner
         self._metrics = metrics
         self._pool = pool
@@ -67,7 +71,7 @@ class Reads:
             return await self._rows(sql, params)
         with collected.reading():
             rows = await self._rows(sql, params)
-            await gather(self._engine, collected, rows.basis)
+            await gather(self._engine, self._place, collected, rows.basis)
         return rows
 
     async def _rows(self, sql: str, params: Params) -> Rows:
@@ -129,9 +133,12 @@ class Reads:
             return rows
 
 
-async def gather(engine: Engine, collected: Collected, basis: Basis | str) -> None:
+async def gather(engine: Engine, place: object, collected: Collected, basis: Basis | str) -> None:
     """An answer on this basis was read: the value hangs on the same, and lives no longer than that
     still does, where a rule bounds it."""
+    if collected.place != place:
+        collected.cannot_follow(ELSEWHERE)
+        return
     usual_ttl_s = engine.limits.ttl_s
     if not isinstance(basis, str) and basis.read.freshness.ttl_s < usual_ttl_s:
         collected.ends_within(await engine.left_s(basis.read))

@@ -26,7 +26,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple
 
-from sqlcache.api.collect import Collected, Part, parts_of, split
+from sqlcache.api.collect import ELSEWHERE, Collected, Part, parts_of, split
 from sqlcache.api.hangs import Hang, hang_on, pins_too_much, read_hang
 from sqlcache.cache import entry
 from sqlcache.cache.bounded import Bounded
@@ -121,9 +121,16 @@ class ValueStore:
     """The values of one cache, of which none is stored that is longer than `max_value_bytes`."""
 
     def __init__(
-        self, engine: Engine, planner: Planner, metrics: Metrics, max_value_bytes: int
+        self,
+        engine: Engine,
+        planner: Planner,
+        metrics: Metrics,
+        max_value_bytes: int,
+        place: object,
     ) -> None:
+        """`place`: see `Collected`."""
         self._engine = engine
+        self._place = place
         self._max_value_bytes = max_value_bytes
         self._planner = planner
         self._metrics = metrics
@@ -166,6 +173,9 @@ class ValueStore:
 
     async def include(self, outer: Collected, found: Found) -> None:
         """The value became a part of another, which lives no longer than this still does."""
+        if outer.place != self._place:
+            outer.cannot_follow(ELSEWHERE)
+            return
         if found.stored_as is not None:
             outer.ends_within(await self._engine.left_s(found.stored_as))
         outer.include(found.read)
@@ -204,7 +214,7 @@ class ValueStore:
         `tables` it hangs on whatever it reads; with some given, reads that cannot be followed are
         the app's affair.
         """
-        collected = Collected(call.name)
+        collected = Collected(call.name, place=self._place)
         leases: list[Lease] = []
         try:
             read = await self._foreseen_read(call, leases)
@@ -222,7 +232,7 @@ class ValueStore:
 
     async def run_alone(self, call: Call, run: Run) -> Found:
         """The value of a run that is its caller's alone: it is neither looked for nor stored."""
-        collected = Collected(call.name)
+        collected = Collected(call.name, place=self._place)
         self._metrics.function_runs += 1
         return Found(await run(collected), collected)
 

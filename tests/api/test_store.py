@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -93,3 +94,52 @@ async def test_a_value_longer_than_an_answer_may_be_is_not_kept(
     assert cache.metrics.function_runs == 5
     said = [record for record in caplog.records if "value not stored" in record.getMessage()]
     assert ["longer than cache.max_entry_bytes" in each.getMessage() for each in said] == [True]
+
+
+@dataclass
+class Both:
+    """A cache, and another that its functions know as a global."""
+
+    one: Cache
+    other: Cache
+
+
+BOTH: list[Both] = []
+
+
+def read_through_the_other(cache: Cache, how: str, tags: list[str]) -> Any:
+    @cache.cached(key=lambda: how, tags=tags)
+    async def name() -> Any:
+        if how == "a function":
+            return await read_through_the_other(BOTH[-1].other, "a statement", [])()
+        return await BOTH[-1].other.fetch_value("SELECT name FROM product WHERE id = 1")
+
+    return name
+
+
+@pytest.mark.parametrize("how", ["a statement", "a function"])
+async def test_what_is_read_through_a_cache_with_another_store_is_not_kept_and_that_is_said(
+    open_cache: Open, shop: str, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    one: Cache = await open_cache()
+    other: Cache = await open_cache()
+    BOTH.append(Both(one, other))
+    name = read_through_the_other(one, how, [])
+    assert [await name() for _ in range(3)] == ["p1"] * 3
+    assert one.metrics.function_runs == 3
+    assert caplog.text.count("read through another cache, whose store is another") == 1
+    tagged = read_through_the_other(one, how, ["product"])
+    assert [await tagged() for _ in range(3)] == ["p1"] * 3
+    assert one.metrics.function_runs == 4
+
+
+async def test_what_is_read_through_another_cache_of_one_store_is_kept(
+    pair: tuple[Cache, Cache],
+) -> None:
+    one, other = pair
+    BOTH.append(Both(one, other))
+    name = read_through_the_other(one, "a statement", [])
+    assert [await name() for _ in range(3)] == ["p1"] * 3
+    assert one.metrics.function_runs == 1
+    await other.execute("UPDATE product SET name = 'new' WHERE id = 1")
+    assert await name() == "new"
