@@ -16,8 +16,9 @@ import decimal
 import re
 import struct
 import tempfile
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,8 +31,8 @@ from sqlcache.app import App
 from sqlcache.driver import aiomysql
 from sqlcache.errors import UpstreamError, UsageError
 from sqlcache.mysql.connection import Channel
-from sqlcache.mysql.constants import Capability, Command, Status
-from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet, payload_bytes
+from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability, Command, Status
+from sqlcache.mysql.packets import HEADER_BYTES, err_packet, is_continued, packet, payload_bytes
 from sqlcache.plan.variables import Settings as Globals
 from sqlcache.settings import MySQLUrl, Settings
 from sqlcache.sql.catalog import Catalog
@@ -65,6 +66,8 @@ _GLOBALS: Final[Globals] = (
     ("transaction_isolation", "REPEATABLE-READ"),
 )
 _UTF8MB4, _BINARY = 45, 63
+_SIZES: Final = ((b"\xfc", 2), (b"\xfd", 3), (b"\xfe", 8))
+"""What stands before a number of so many bytes."""
 _TYPES: Final[dict[type, tuple[int, int]]] = {
     bool: (FIELD_TYPE.TINY, _BINARY),
     int: (FIELD_TYPE.LONGLONG, _BINARY),
@@ -215,9 +218,8 @@ def _bound(sql: str, params: Any) -> str:
         return sql
     driver = Driver(user="test", charset="utf8mb4", loop=asyncio.get_running_loop())
     driver.server_status = 0
-    if isinstance(params, dict):
-        return sql % {name: driver.escape(value) for name, value in params.items()}
-    return sql % tuple(map(driver.escape, params))
+    text: str = aiomysql.Cursor(driver).mogrify(sql, params)
+    return text
 
 
 def _refuse_unlike_rows(rows: Any, columns: Sequence[str]) -> None:
@@ -255,11 +257,12 @@ class _Session:
         self._writer = writer
         self._status = Status.AUTOCOMMIT
         self._opened = False
+        self._next = 0
 
     async def run(self) -> None:
         self._writer.write(packet(0, _greeting()))
         await self._payload()
-        self._writer.write(self._ok(2))
+        self._writer.write(self._ok(self._next))
         while True:
             payload = await self._payload()
             if payload[0] == Command.QUIT:
@@ -267,26 +270,30 @@ class _Session:
             if payload[0] == Command.QUERY:
                 self._query(payload[1:].decode("utf-8", "surrogateescape"))
             else:
-                self._writer.write(self._ok(1))
+                self._writer.write(self._ok(self._next))
             await self._writer.drain()
 
     async def _payload(self) -> bytes:
-        header = await self._reader.readexactly(HEADER_BYTES)
-        return await self._reader.readexactly(payload_bytes(header))
+        parts: list[bytes] = []
+        while not parts or is_continued(len(parts[-1])):
+            header = await self._reader.readexactly(HEADER_BYTES)
+            parts.append(await self._reader.readexactly(payload_bytes(header)))
+            self._next = header[-1] + 1
+        return b"".join(parts)
 
     def _query(self, statement: str) -> None:
         self._follow_transaction(statement.upper().split())
         if not self._opened:  # what a connection begins with is none of the app's
             self._opened = statement == LAST_TO_OPEN
-            self._writer.write(self._ok(1))
+            self._writer.write(self._ok(self._next))
             return
         try:
             answer = self._answer_to(statement)
         except LookupError as error:
-            self._writer.write(err_packet(1, _UNANSWERED, str(error.args[0]), "HY000"))
+            self._writer.write(err_packet(self._next, _UNANSWERED, str(error.args[0]), "HY000"))
             return
         if isinstance(answer, Done):
-            self._writer.write(self._ok(1, answer))
+            self._writer.write(self._ok(self._next, answer))
         else:
             self._writer.write(self._result_set(*answer))
 
@@ -305,14 +312,21 @@ class _Session:
 
     def _result_set(self, rows: Rows, columns: Sequence[str]) -> bytes:
         eof = struct.pack("<BHH", 0xFE, 0, self._status)
-        payloads = [bytes((len(columns),))]
+        payloads = [_number(len(columns))]
         for number, name in enumerate(columns):
             kinds = {type(row[number]) for row in rows if row[number] is not None}
             payloads.append(_definition(name, _kind_of(kinds)))
         payloads.append(eof)
         payloads += [b"".join(map(_value, row)) for row in rows]
         payloads.append(eof)
-        return b"".join(packet(number, each) for number, each in enumerate(payloads, 1))
+        parts = chain.from_iterable(map(_split, payloads))
+        return b"".join(packet(number, each) for number, each in enumerate(parts, self._next))
+
+
+def _split(payload: bytes) -> Iterator[bytes]:
+    """As much of it at a time as a packet holds; after a full one the next, be it empty."""
+    for at in range(0, len(payload) + 1, MAX_PAYLOAD_BYTES):
+        yield payload[at : at + MAX_PAYLOAD_BYTES]
 
 
 def _greeting() -> bytes:
@@ -375,4 +389,7 @@ def _text(value: bytes) -> bytes:
 
 
 def _number(value: int) -> bytes:
-    return bytes((value,)) if value < 0xFB else b"\xfe" + value.to_bytes(8, "little")
+    if value < 0xFB:
+        return bytes((value,))
+    head, size = next(each for each in _SIZES if value < 1 << 8 * each[1])
+    return head + value.to_bytes(size, "little")

@@ -92,7 +92,7 @@ async def test_a_column_has_room_for_all_its_values() -> None:
 
 async def test_parameters_that_do_not_fit_are_found_where_they_are_given() -> None:
     async with without_servers(cache, tables=["product"]) as mysql:
-        for params in ((), (1, 2), 3):
+        for params in ((), (1, 2)):
             with pytest.raises(UsageError, match="do not fit"):
                 mysql.answer(READ, [], params)
 
@@ -126,3 +126,30 @@ async def test_a_transaction_outlasts_the_end_of_one_in_it() -> None:
             told = mysql.statements.count(read)
             assert await tx.fetch_value(read) == "new"
             assert mysql.statements.count(read) == told + 1  # what nobody else sees is not stored
+
+
+async def test_an_answer_may_be_as_wide_and_as_long_as_mysqls() -> None:
+    async with without_servers(cache, tables=["product"]) as mysql:
+        for width in (250, 251, 300):
+            wide = f"SELECT {', '.join(f'c{number}' for number in range(width))} FROM product"
+            mysql.answer(wide, [tuple(range(width))])
+            assert await cache.fetch_one(wide) == tuple(range(width))
+        for length in (250, 251, 70_000, (1 << 24) - 5, 17_000_000):
+            mysql.answer("SELECT picture FROM product", [(b"x" * length,), (b"y",)])
+            await cache.bump("product")
+            rows = await cache.fetch_all("SELECT picture FROM product")
+            assert [len(picture) for (picture,) in rows] == [length, 1]
+        mysql.answer("SELECT %s", [(1,)], ("x" * 17_000_000,))
+        assert await cache.fetch_value("SELECT %s", ("x" * 17_000_000,)) == 1
+
+
+async def test_parameters_are_those_that_any_statement_takes() -> None:
+    query = "SELECT name FROM product WHERE id = %s"
+    many: list[Any] = [5, (6,), [7], "8"]
+    async with without_servers(cache, tables=["product"]) as mysql:
+        for params in many:
+            mysql.answer(query, [(str(params),)], params)
+            assert await cache.fetch_value(query, params) == str(params)
+        by_name = "SELECT name FROM product WHERE id = %(id)s"
+        mysql.answer(by_name, [("9",)], {"id": 9})
+        assert await cache.fetch_value(by_name, {"id": 9}) == "9"
