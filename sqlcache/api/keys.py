@@ -220,14 +220,10 @@ def _fields_of(value: object, around: _Around) -> Iterable[bytes]:
 
 def _object(value: object, around: _Around) -> Iterable[bytes]:
     """The fields of an object beside its class."""
-    kind = type(value)
     if isinstance(value, zoneinfo.ZoneInfo) and value.key is not None:
         yield value.key.encode()
     elif isinstance(value, datetime.tzinfo):
-        # One that has a name of its own: that of an object says nothing.
-        if kind.__repr__ is object.__repr__ or repr(value) == object.__repr__(value):
-            raise UsageError(f"a {kind.__qualname__} has no value that could be compared")
-        yield repr(value).encode()
+        yield from _zone(value)
     elif isinstance(value, enum.Enum):
         yield from _member(value, around)
     elif isinstance(value, type):
@@ -238,6 +234,18 @@ def _object(value: object, around: _Around) -> Iterable[bytes]:
         yield from _held(value, around)
     else:
         yield from _parts(value, around)
+
+
+def _zone(value: datetime.tzinfo) -> Iterable[bytes]:
+    """What it says of itself, which may be the same of several; and what is plain of what it has:
+    among the rest may be tables of others, and itself."""
+    said = repr(value)
+    if _ADDRESS.search(said):  # which says nothing
+        raise UsageError(f"a {type(value).__qualname__} has no value that could be compared")
+    yield said.encode()
+    for name, part in attributes_of(value, ()):
+        if type(part) in _MEMO_TYPES or type(part) in _BY_REPR:
+            yield f"{name} {type(part).__name__} {part!r}".encode()
 
 
 def _is_found(kind: type) -> bool:

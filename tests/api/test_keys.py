@@ -6,7 +6,9 @@ import datetime
 import decimal
 import enum
 import functools
+import io
 import itertools
+import struct
 import uuid
 from collections import namedtuple
 from collections.abc import Callable, Iterable
@@ -178,6 +180,14 @@ class Zone(datetime.tzinfo):
         return "Zone()"
 
 
+NAMELESS = b"TZif" + bytes(32) + struct.pack(">LL", 1, 4) + struct.pack(">lbb", 0, 0, 0) + b"UTC\0"
+"""A file of the form of zoneinfo's with one zone, which has no name of its own."""
+
+
+class SlottedZone(Zone):
+    __slots__ = ("_hours",)
+
+
 class NamelessZone(Zone):
     __repr__ = object.__repr__
 
@@ -324,6 +334,7 @@ DIFFERENT: list[Any] = [
     *(OrderedPair(1), OrderedPair.by(1, "x"), OrderedPair.by(1, "y")),
     *(enum.Enum("Local", {"A": 1}).A, enum.Enum("Local", {"A": 2}).A),  # type: ignore[attr-defined]
     *map(at, (datetime.UTC, ZoneInfo("UTC"), ZoneInfo("Etc/GMT"), Zone(1), Zone(2))),
+    *(Zone(1), Zone(2), Zone(3), SlottedZone(1), SlottedZone(2)),
     *(type("Local", (), {"a": 1}), type("Local", (), {"a": 2}), type("Local", (Point,), {})),
     *(local("int"), local("str"), local("int", 1)),
     *(filled(Row("a")), filled(Row("a"), ("x", 1)), filled(Row("a"), ("x", 50))),
@@ -461,7 +472,10 @@ def test_a_remembered_key_is_not_given_to_another_type() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [object(), lambda: 1, [object()], {"x": iter(())}, at(NamelessZone(1)), Buffer()],
+    [
+        *(object(), lambda: 1, [object()], {"x": iter(())}, at(NamelessZone(1)), Buffer()),
+        ZoneInfo.from_file(io.BytesIO(NAMELESS)),
+    ],
 )
 def test_what_has_no_value_is_refused_by_the_argument_s_name(value: Any) -> None:
     with pytest.raises(UsageError, match=r"shop.function: argument 'b' cannot be part"):
