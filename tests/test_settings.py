@@ -438,6 +438,23 @@ class TestRefusals:
         (sentence,) = refused(memcached=["10.0.0.5:11211", node])
         assert sentence.endswith(f"(--memcached): {expected}")
 
+    @pytest.mark.parametrize(
+        ("node", "again"),
+        [
+            *[("a:1", "a:1"), ("a:1", "A:1"), ("a:1", "a.:1"), ("[::1]:1", "[0:0::1]:1")],
+            ("[::ffff:a]:1", "[::FFFF:A]:1"),
+        ],
+    )
+    def test_a_node_that_is_there_twice_is_refused(self, node: str, again: str) -> None:
+        (sentence,) = refused(memcached=[node, "other:1", again])
+        assert sentence.endswith("expected every node once")
+        assert settings(memcached=[node, "a:2", "b:1"]).memcached.nodes[0] == node
+
+    @pytest.mark.parametrize("listen", ["*:3307", "*.example:3307"])
+    def test_a_wildcard_is_refused_and_what_is_meant_is_named(self, listen: str) -> None:
+        (sentence,) = refused(listen=listen)
+        assert sentence.endswith("all addresses are 0.0.0.0:3307, or [::]:3307")
+
     def test_all_that_is_wrong_is_said_at_once(self) -> None:
         assert len(refused("[cache]\nttl_s = 0\nlease_wait_s = -1\n", workers=0)) == 3
 
@@ -648,6 +665,7 @@ class TestSecrets:
     WRONG = (
         "mysql://cat:s3cret@",
         "mysql://cat:s3cret@db:port",
+        "mysql://cat:s3cret@db:0",
         "mysql://cat:s3cret@db:3306/schema",
         "mysql://cat:s3cret@db?ssl=1",
         "mysql://cat:s3c/s3cret@db",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import stat
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -45,6 +46,10 @@ class HostPort:
             )
         if not colon or not host or re.search(r"[\s/@\[\]]", host):
             raise ValueError(f"expected HOST:PORT, as in 127.0.0.1:{usual}")
+        if "*" in host:
+            raise ValueError(
+                f"expected HOST:PORT; all addresses are 0.0.0.0:{usual}, or [::]:{usual}"
+            )
         if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65_535:
             raise ValueError(f"expected a port from 0 to 65535 after the last colon, not {port!r}")
         if ":" not in host:
@@ -75,7 +80,7 @@ class MySQLUrl:
         encode = "in user and password write @ / ? # as %40 %2F %3F %23"
         try:
             url = urlsplit(text.strip())
-            port = url.port or 3306
+            port = 3306 if url.port is None else url.port
         except ValueError:
             raise ValueError(f"{form}; {encode}") from None
         if url.scheme != "mysql":
@@ -84,6 +89,8 @@ class MySQLUrl:
             raise ValueError(f"{form}; it names no user")
         if not url.hostname:
             raise ValueError(f"{form}; it names no host; {encode}")
+        if not port:
+            raise ValueError(f"{form}; a server has a port from 1 to 65535, 3306 if none is given")
         options = parse_qs(url.query, keep_blank_values=True)
         sockets = options.pop("unix_socket", [])
         if url.path not in ("", "/") or url.fragment or options or len(sockets) > 1:
@@ -146,10 +153,17 @@ def _parse_nodes(value: object) -> object:
     addresses = [HostPort.parse(name, 11_211) for name in names]
     if not all(each.port for each in addresses):
         raise ValueError("expected the port that the node listens on, which is never 0")
-    nodes = tuple(map(str, addresses))
-    if len(set(nodes)) < len(nodes):
+    if len({(_spelled(each.host), each.port) for each in addresses}) < len(addresses):
         raise ValueError("expected every node once")
-    return nodes
+    return tuple(map(str, addresses))
+
+
+def _spelled(host: str) -> str:
+    """The same for a host that is written in another way."""
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        return host.lower().removesuffix(".")
 
 
 def _are_plain(*names: str) -> bool:
