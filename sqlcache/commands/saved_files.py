@@ -15,6 +15,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import mkstemp
 from types import TracebackType
 from typing import Any, BinaryIO, Final, NamedTuple, Self
 
@@ -47,12 +48,12 @@ class Writer:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._replaced = replaced(path)
-        self._part = self._replaced.with_name(self._replaced.name + ".part")
         self._digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
         self._counts: dict[str, int] = {}
         with _faults(path):
-            self._part.unlink(missing_ok=True)
-            made = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            # Of a name of its own: another may save there at the same time.
+            made, part = mkstemp(".part", self._replaced.name + ".", self._replaced.parent)
+            self._part = Path(part)
             self._file = os.fdopen(made, "wb")
             self._put(_MAGIC)
 

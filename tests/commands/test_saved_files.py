@@ -52,6 +52,18 @@ def test_one_that_was_not_ended_leaves_what_was_there(saved: Path) -> None:
     assert [each.name for each in saved.parent.iterdir()] == ["saved"]
 
 
+def test_of_two_that_are_written_at_once_each_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "saved"
+    with Writer(path) as one, Writer(path) as other:
+        for name, file in (("one", one), ("other", other)):
+            file.say(HEADER, {"prefix": name})
+        one.end({})
+        assert SavedFile(path).header == {"prefix": "one"}
+        other.end({})
+    assert SavedFile(path).header == {"prefix": "other"}
+    assert [each.name for each in tmp_path.iterdir()] == ["saved"]
+
+
 @pytest.mark.parametrize("value_bytes", [10, 100_000], ids=["at the end", "amid the records"])
 def test_one_that_the_disk_has_no_room_for_says_so_and_leaves_nothing(
     tmp_path: Path, value_bytes: int
