@@ -96,6 +96,11 @@ def run(wanted: Wanted, folder: Path, *, force: bool) -> int:
 def _settings(wanted: Wanted, password_file: Path | None) -> tuple[Settings, str]:
     """The settings, without what is secret, and the password. Raises: ConfigError."""
     upstream = wanted.upstream or "127.0.0.1:3306"
+    if "://" not in upstream and "@" in upstream:  # which is not shown, for a password may be in it
+        raise ConfigError(
+            "--upstream: expected HOST:PORT, or a URL, mysql://USER:PASSWORD@HOST:PORT; what was"
+            " given names a user and does not begin with mysql://"
+        )
     if "://" not in upstream:
         upstream = f"mysql://{quote(wanted.user or 'sqlcache', safe='')}@{upstream}"
     elif wanted.user is not None:

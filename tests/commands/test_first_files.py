@@ -227,6 +227,7 @@ def test_what_is_forced_leaves_links_and_what_is_no_file(
         (["--listen", "3307"], "proxy.listen = 3307 (--listen): expected HOST:PORT"),
         (["--memcached", "x"], "memcached.nodes = ['x'] (--memcached): expected HOST:PORT"),
         (["--upstream", "mysql://cat:s3cret@:x"], "upstream.url (--upstream): expected mysql://"),
+        (["--upstream", "app:s3cret@db:3306"], "--upstream: expected HOST:PORT, or a URL, mysql:/"),
         (["--upstream", "mysql://a@b", "--user", "c"], "--user = c: expected the user in --up"),
         (["--password-file", "nowhere"], "nowhere: cannot be read: No such file"),
         (
