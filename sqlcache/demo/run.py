@@ -25,6 +25,8 @@ from sqlcache.demo.measure import Reader, Run, measure, on_one_cpu
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache
 from sqlcache.errors import ConfigError, ConnectionLost, SqlcacheError
 
+MAX_READS = 1_000_000
+"""Of each run; all statements are made before."""
 _REFRESH_S = 0.1
 _ANSWER_DEADLINE_S = 30
 
@@ -35,7 +37,11 @@ def run(rows: int, reads: int, keep: bool) -> int:
     """Shows it all and returns the process's exit code. Raises: SqlcacheError."""
     if rows > customers.MAX_ROWS:
         raise ConfigError(f"--rows {rows}: expected at most {customers.MAX_ROWS}, the last id")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    if reads > MAX_READS:
+        raise ConfigError(f"--reads {reads}: expected at most {MAX_READS}")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has the latter
+            signal.signal(number, lambda ended_by, _: sys.exit(128 + ended_by))
     console = Console(highlight=False)
     try:
         with _servers(console, rows) as servers:

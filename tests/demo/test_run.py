@@ -32,8 +32,14 @@ def start(temporary: Path, *flags: str) -> subprocess.Popen[str]:
         text=True,
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(temporary)},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background
+        preexec_fn=_mind_signals,
     )
+
+
+def _mind_signals() -> None:
+    """As a job in the background, or one of nohup's, does not."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def read_until(lines: IO[str], beginning: str) -> str:
@@ -89,7 +95,7 @@ def test_with_keep_all_stays_up_until_ctrl_c(temporary: Path) -> None:
     assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ended_early_it_leaves_nothing_behind(temporary: Path, number: signal.Signals) -> None:
     demo = start(temporary)
     assert demo.stdout is not None
@@ -99,6 +105,11 @@ def test_ended_early_it_leaves_nothing_behind(temporary: Path, number: signal.Si
     assert demo.returncode == 128 + number, output
     assert "Traceback" not in output
     assert list(temporary.iterdir()) == []
+
+
+def test_more_reads_than_anyone_waits_for_are_refused() -> None:
+    with pytest.raises(ConfigError, match="--reads 1000001: expected at most 1000000"):
+        run.run(rows=1, reads=run.MAX_READS + 1, keep=False)
 
 
 def test_more_rows_than_ids_are_refused() -> None:
