@@ -21,7 +21,7 @@ _lock = Lock()
 async def addresses(host: str) -> list[str]:
     """Those of a host, or itself, where it is one. Who is cancelled leaves the look-up under way,
     for who asks again. Raises: OSError."""
-    if _is_address(host):
+    if is_address(host):
         return [host]
     with _lock:
         found = _under_way.get(host)
@@ -52,7 +52,8 @@ def _begin(host: str, found: Future[list[str]]) -> None:
 
 
 @lru_cache(_HOSTS_KEPT)
-def _is_address(host: str) -> bool:
+def is_address(host: str) -> bool:
+    """Whether it is none that is to be looked up."""
     try:
         return bool(socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST))
     except (OSError, UnicodeError):

@@ -24,11 +24,11 @@ class Patience:
         self._expired = False
 
     def __enter__(self) -> None:
-        task = asyncio.current_task()
+        self._loop = asyncio.get_running_loop()
+        task = asyncio.current_task(self._loop)
         assert task is not None
         self._task = task
         self._cancelling = task.cancelling()
-        self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(self._look_s, self._look)
 
     def __exit__(

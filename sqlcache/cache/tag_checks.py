@@ -77,13 +77,19 @@ class TagChecks:
         if self.definitions is None:
             done(False)
             return
-        if self._clock() < definitions.window:
-            definitions.uses += 1
+        if self.knows(definitions):
             done(True)
             return
         self._ask({definitions}, lambda judged: done(isinstance(judged[definitions], bytes)))
         if along := self._kept_open.along() - {definitions}:
             self.ask(along)
+
+    def knows(self, definitions: TagSet) -> bool:
+        """Whether `confirm` would say at once that they are."""
+        if self.definitions is None or self._clock() >= definitions.window:
+            return False
+        definitions.uses += 1
+        return True
 
     def ask(self, tag_sets: Iterable[TagSet]) -> None:
         """Looks whether these are current still."""

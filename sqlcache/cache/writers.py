@@ -105,6 +105,10 @@ class Writers:
         else:
             self._checks.confirm(marks.definitions, done)
 
+    def knows(self, marks: Marks) -> bool:
+        """Whether `confirm_soon` would say at once that they are."""
+        return marks.definitions is None or self._checks.knows(marks.definitions)
+
     def join_fence(self, marks: Marks) -> Fence:
         """That of a write, which may be others' as well; see `SharedFences.join`."""
         return self._shared_fences.join(marks)

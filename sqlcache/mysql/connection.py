@@ -88,9 +88,6 @@ class Channel:
         other side's address as the socket has it, which only that of a socket pair need not tell.
         `hears_out`: see `SocketTransport`."""
         sock.setblocking(False)
-        if isinstance(peer, tuple):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         channel = cls(buffer_bytes=buffer_bytes)
         channel.peer = peer
         transport = SocketTransport(asyncio.get_running_loop(), sock, channel)
@@ -252,7 +249,8 @@ class Channel:
         """The next `size` bytes of the buffer, which holds as many."""
         if size == len(self._buffer) and self._behind is None and not self._taken:  # most often
             data, self._buffer = self._buffer, b""
-            self.read_on()
+            if not self._reading:
+                self.read_on()
             return data
         data = self.head(size)
         self._taken += size
@@ -271,16 +269,19 @@ class Channel:
 
         Raises: ConnectionLost; ProtocolError for a longer one.
         """
-        await self._at_least(HEADER_BYTES)
+        if self.buffered_bytes < HEADER_BYTES:
+            await self._at_least(HEADER_BYTES)
         length = payload_bytes(self.head(HEADER_BYTES))
         if length > max_bytes:
             raise ProtocolError(f"a packet of {length} bytes where at most {max_bytes} may come")
-        await self._at_least(HEADER_BYTES + length)
+        if self.buffered_bytes < HEADER_BYTES + length:
+            await self._at_least(HEADER_BYTES + length)
         return self.take(HEADER_BYTES + length)
 
     async def peek(self, size: int) -> bytes:
         """The next `size` bytes, which stay where they are. Raises: ConnectionLost."""
-        await self._at_least(size)
+        if self.buffered_bytes < size:
+            await self._at_least(size)
         return self.head(size)
 
     def hand_over(self) -> tuple[socket.socket, bytes]:
@@ -462,7 +463,8 @@ class Channel:
         while self.buffered_bytes < size:
             if self.closed:
                 raise ConnectionLost("the peer closed the connection")
-            self.read_on()
+            if not self._reading:
+                self.read_on()
             await self.wait()
 
     def read_on(self) -> None:

@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Callable
 
-from sqlcache.host_names import addresses
+from sqlcache.host_names import addresses, is_address
 from sqlcache.patience import Patience
 from sqlcache.process.forks import leave_at_fork
 
@@ -35,6 +35,8 @@ class Listener:
         self._accepted = accepted
         self._timer: asyncio.TimerHandle | None = None
         sock.setblocking(False)
+        if sock.family != socket.AF_UNIX:
+            _set_options(sock)  # which those that it accepts have from it
         sock.listen(_BACKLOG)
         self._resume()
 
@@ -72,23 +74,31 @@ async def connected(
 
     Raises: OSError; TimeoutError.
     """
+    if unix_socket is not None:
+        return _begun(socket.AF_UNIX, unix_socket)[0]
+    if is_address(host):
+        sock, stands = _begun(*_place(host, port))
+        if not stands:
+            with Patience(within_s):
+                await _decided(sock)
+        return sock
     with Patience(within_s):
-        if unix_socket is not None:
-            return await _connected(socket.AF_UNIX, unix_socket)
         failed = OSError(f"{host} has no address")
         for address in await addresses(host):
             try:
-                return await _connected(*_place(address, port))
+                sock, stands = _begun(*_place(address, port))
+                if not stands:
+                    await _decided(sock)
+                return sock
             except OSError as error:
                 failed = error
         raise failed
 
 
-def route(sock: socket.socket) -> str:
-    """Which way a connection goes: from which address to which, or to which socket. Of those that
-    one machine makes the same way, the server sees that they come from one host."""
-    here, there = sock.getsockname(), sock.getpeername()
-    return f"{here[0]} {there}" if isinstance(here, tuple) else str(there)
+def route(sock: socket.socket, peer: object) -> str:
+    """Which way a connection to this peer goes: from which address to which, or to which socket. Of
+    those that one machine makes the same way, the server sees that they come from one host."""
+    return f"{sock.getsockname()[0]} {peer}" if isinstance(peer, tuple) else str(peer)
 
 
 def _place(address: str, port: int) -> tuple[int, tuple[object, ...]]:
@@ -100,37 +110,53 @@ def _place(address: str, port: int) -> tuple[int, tuple[object, ...]]:
     return socket.AF_INET6, (bare, port, 0, number)
 
 
-async def _connected(family: int, address: tuple[object, ...] | str) -> socket.socket:
+def _begun(family: int, address: tuple[object, ...] | str) -> tuple[socket.socket, bool]:
+    """A socket that connects, and whether that is done. On the same machine it is when the call
+    returns, though it says otherwise: to ask once more takes less than to be told by the event
+    loop. Raises: OSError."""
     sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    leave_at_fork(sock)
     try:
+        leave_at_fork(sock)
         if family == socket.AF_UNIX:  # at once, or not: one that is full says that it is busy
             sock.connect(address)
-        else:
-            await _reach(sock, address)
+            return sock, True
+        _set_options(sock)
+        code = sock.connect_ex(address)
+        if code == errno.EINPROGRESS:
+            code = sock.connect_ex(address)
+        if code != errno.EALREADY:
+            _check(code)
+        return sock, code != errno.EALREADY
     except BaseException:
         sock.close()
         raise
-    return sock
 
 
-async def _reach(sock: socket.socket, address: tuple[object, ...] | str) -> None:
-    """Connects. On the same machine that is done when the call returns, though it says otherwise:
-    to ask once more takes less than to be told by the event loop."""
-    code = sock.connect_ex(address)
-    if code == errno.EINPROGRESS:
-        code = sock.connect_ex(address)
-    if code == errno.EALREADY:
-        loop = asyncio.get_running_loop()
-        decided: asyncio.Future[None] = loop.create_future()
+async def _decided(sock: socket.socket) -> None:
+    """Returns when it has connected. Raises: OSError where it cannot; it is closed then."""
+    loop = asyncio.get_running_loop()
+    decided: asyncio.Future[None] = loop.create_future()
+    try:
         loop.add_writer(sock, _decide, decided)
         try:
             await decided
         finally:
             loop.remove_writer(sock)
-        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        _check(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _check(code: int) -> None:
     if code not in (0, errno.EISCONN):
         raise OSError(code, os.strerror(code))
+
+
+def _set_options(sock: socket.socket) -> None:
+    """What is written goes at once, and a peer that is there no more is noticed some day."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
 def _decide(decided: asyncio.Future[None]) -> None:

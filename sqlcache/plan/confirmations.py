@@ -43,6 +43,10 @@ class Confirmations:
             self._rights = self._engine.marks((), (ROOT,), self._keeper.edition)
         return self._rights
 
+    def knows_rights(self) -> bool:
+        """Whether they are known to be so, and nobody need be asked."""
+        return self._engine.knows(self.rights)
+
     async def confirms_rights(self) -> bool:
         """Whether the rights and globals at hand are those of now: other proxies tell by the root
         that they change them. Reads the catalog where they are not; who then asks again may get

@@ -55,17 +55,21 @@ class Admission:
         """A client has gone."""
         self._seats.leave()
 
+    @property
+    def limits_users(self) -> bool:
+        """Whether there is a limit on the sessions of each."""
+        return self._most_per_user > 0
+
     def take_as(self, user: bytes) -> bool:
         """Whether this user may have one more session; `leave_as` ends it."""
-        if not self._most_per_user or self._seats.take_as(user, self._most_per_user):
+        if self._seats.take_as(user, self._most_per_user):
             return True
         self._metrics.limits_reached["max_connections_per_user"] += 1
         return False
 
     def leave_as(self, user: bytes) -> None:
         """One of this user's sessions has ended, or has another user."""
-        if self._most_per_user:
-            self._seats.leave_as(user)
+        self._seats.leave_as(user)
 
     def failed(self, code: str, client: Channel, user: bytes | None) -> None:
         """A login failed, by MySQL's error `code` or one of the words above. It is counted and
@@ -100,7 +104,7 @@ class Seat:
     def take(self) -> bool:
         """Whether who asks may have one more session; `leave` ends it. One that changes to the user
         it is already needs no other place."""
-        if self._admission is None or self.asks is None:
+        if self._admission is None or not self._admission.limits_users or self.asks is None:
             return True
         user = user_names.known_of(self.asks.user, self.asks.collation)
         if user == self._user:

@@ -125,14 +125,14 @@ class LoginRelay:
         self._upstream.unread(self._greeting)
         return self._upstream
 
-    async def log_in(self, within_s: float) -> tuple[Login, bytes]:
+    def log_in(self, within_s: float) -> Awaitable[tuple[Login, bytes]]:
         """Takes both sides from the greeting to the OK packet that ends the login.
 
         Returns what the client said and that packet, which is relayed too.
 
         Raises: LoginRefused; NotRelayed; ConnectionLost; ProtocolError; TimeoutError.
         """
-        return await self._within(within_s, self._log_in())
+        return self._within(within_s, self._log_in())
 
     async def _log_in(self) -> tuple[Login, bytes]:
         greeting = await self._relay_greeting()
@@ -148,7 +148,8 @@ class LoginRelay:
         secured = await self._start_upstream_tls(greeting, first, answer, as_client)
         payload = _payload(answer, greeting, self._added, secured=secured)
         login = after_request(read_login(payload), first[HEADER_BYTES:])
-        login = login._replace(capabilities=login.capabilities & ~self._added)
+        if self._added:
+            login = login._replace(capabilities=login.capabilities & ~self._added)
         self._seat.asks = login
         self._refuse_barred(login, answer)
         algorithm = self._algorithm(greeting, answer)
@@ -164,12 +165,14 @@ class LoginRelay:
             compress(self._client, algorithm, self._upstream.buffer_bytes)
         return login, ok
 
-    async def change_user(self, data: bytes, before: Login, within_s: float) -> tuple[Login, bytes]:
+    def change_user(
+        self, data: bytes, before: Login, within_s: float
+    ) -> Awaitable[tuple[Login, bytes]]:
         """The same for a COM_CHANGE_USER, `data`; what it leaves out stays as it was `before`.
 
         Raises: LoginRefused; NotRelayed; ConnectionLost; TimeoutError; ProtocolError.
         """
-        return await self._within(within_s, self._change_user(data, before))
+        return self._within(within_s, self._change_user(data, before))
 
     async def _change_user(self, data: bytes, before: Login) -> tuple[Login, bytes]:
         assert self._authentication is not None
@@ -284,9 +287,10 @@ class LoginRelay:
 
     def _not_asked_for(self, greeting: Greeting, first: bytes) -> int:
         """The capabilities that the server is to have, and the client knows nothing of."""
+        if not self._tracks:
+            return 0
         asked = read_capabilities(first[HEADER_BYTES:])
-        wanted = Capability.SESSION_TRACK if self._tracks else 0
-        return wanted & greeting.capabilities & ~asked
+        return Capability.SESSION_TRACK & greeting.capabilities & ~asked
 
     def _algorithm(self, greeting: Greeting, answer: bytes) -> Algorithm | None:
         """By which the client compresses what follows the login. Raises: NotRelayed where it was

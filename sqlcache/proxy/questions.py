@@ -97,6 +97,13 @@ class Questions:
             return may_look_back(text)
         return await self._planner.reader.apart(may_look_back, text)
 
+    def knows_rights(self) -> bool:
+        """Confirms the rights that the server has just read where nobody need be asked for that;
+        whether they are confirmed."""
+        if self._state.rights.assumed and self._planner.confirmations.knows_rights():
+            self._state.rights.confirm(self._planner.keeper.globals)
+        return not self._state.rights.assumed
+
     async def confirm_rights(self) -> None:
         """Finds out, where the server has just read rights, whether they changed since the catalog
         was read, which other proxies tell by the root's version. Where memcached is away, they can

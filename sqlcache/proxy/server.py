@@ -45,7 +45,7 @@ class Upstream:
         sock = await connected(self.host, self.port, self.unix_socket, self.connect_timeout_s)
         peer = sock.getpeername()
         channel = Channel.over(sock, buffer_bytes=buffer_bytes, peer=peer, hears_out=True)
-        channel.route = route(sock)
+        channel.route = route(sock, peer)
         return channel
 
 

@@ -22,6 +22,7 @@ from sqlcache.mysql.packets import (
     HEADER_BYTES,
     err_packet,
     is_continued,
+    packet,
     payload_bytes,
     read_err,
     status_of,
@@ -44,6 +45,7 @@ _SHOWN = 200  # characters of a statement's shape, in a list of very many
 _NOT_LOGGED_IN = "it has not logged in yet"
 _GRACE_S = 1.0  # for a client that was accepted right before the end
 _ERR = b"\xff"
+_QUIT = packet(0, bytes((Command.QUIT,)))
 
 
 class Session:
@@ -131,13 +133,14 @@ class Session:
         Raises nothing but CancelledError, and what is a fault of sqlcache's own.
         """
         self._client.on_change = self._client_changed
-        self._upstream.on_change = self._upstream_changed
         try:
             self._standing.note_globals()
             login, ok = await self._logins.log_in(self._options.login_timeout_s)
-            await self._planner.keeper.meet()
+            self._upstream.on_change = self._upstream_changed  # until now it is read from at once
             if not self._planner.keeper.is_met:
-                self._standing.note_globals()  # as far as they are known
+                await self._planner.keeper.meet()
+                if not self._planner.keeper.is_met:
+                    self._standing.note_globals()  # as far as they are known
             self._client.buffer_bytes = self._upstream.buffer_bytes
             await self.way.begin(login, status_of(ok))
             if log.isEnabledFor(logging.DEBUG):
@@ -217,7 +220,10 @@ class Session:
                         course.awaited = self._draining
                         await self._signs.give()
                         continue
-                    if not drained and _begins_command(self._client.head(HEADER_BYTES + 1)):
+                    head = self._client.head(HEADER_BYTES + 1)
+                    if not drained and _begins_command(head):
+                        if head == _QUIT:  # nothing comes after it
+                            break
                         await asyncio.sleep(0)  # what came at once may be much, of no answers
                         if straight.takes_buffered():
                             continue

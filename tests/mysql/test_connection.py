@@ -76,14 +76,6 @@ async def test_a_peer_gets_the_last_bytes_if_it_takes_them_in_time(reads: bool) 
     writer.close()
 
 
-async def test_a_host_that_has_vanished_is_found_by_the_kernel() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        ours = socket.create_connection(server.getsockname())
-        channel = Channel.over(ours, buffer_bytes=1 << 16, peer=ours.getpeername())
-        assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-        channel.abort()
-
-
 async def test_a_peer_that_says_nothing_more_has_ended_though_it_takes_nothing() -> None:
     """What was written before it gets all the same, when it takes it."""
     ours, theirs = socket.socketpair()

@@ -52,6 +52,17 @@ async def accepted() -> AsyncIterator[Accepted]:
     made.listener.close()
 
 
+async def test_each_end_finds_a_host_that_has_vanished_and_sends_at_once(
+    accepted: Accepted,
+) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        client = await connected(HOST, accepted.port, None, 5)
+    with client, await accepted.next() as server:
+        for end in (client, server):
+            assert end.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert end.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 async def test_each_connection_is_handed_over(accepted: Accepted) -> None:
     loop = asyncio.get_running_loop()
     for text in (b"a", b"b"):
@@ -196,7 +207,7 @@ async def test_connections_go_the_same_way_whose_addresses_are_the_same(tmp_path
 
         async def goes(host: str, path: str | None = None) -> str:
             with await connected(host, port, path, DEADLINE_S) as sock:
-                return route(sock)
+                return route(sock, sock.getpeername())
 
         ways = [(HOST, None), ("::1", None), *((HOST, path) for path in paths)]
         known = [await goes(*each) for each in ways]

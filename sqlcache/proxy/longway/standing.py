@@ -35,7 +35,8 @@ _OF_TRANSACTIONS = Status.IN_TRANS | Status.AUTOCOMMIT
 
 
 class Standing:
-    """See above. `begin` is to be called first, when the client has logged in."""
+    """See above. `begin` is to be called first, when the client has logged in, and before that
+    `note_globals`."""
 
     state: SessionState
     questions: Questions
@@ -63,7 +64,6 @@ class Standing:
         """Whether hits are wanted."""
         self.has_begun = False
         """Whether the client has logged in."""
-        self.note_globals()
 
     def begin(self, login: Login, status: int) -> None:
         """The client has logged in."""

@@ -72,8 +72,9 @@ class LongWay:
     async def begin(self, login: Login, status: int) -> None:
         """The client has logged in. Raises: ConnectionLost; CacheUnavailable."""
         self.standing.begin(login, status)
-        with contextlib.suppress(TimeoutError), Patience(_LONGEST_LOOK_S):
-            await self.standing.questions.confirm_rights()  # else before the first statement
+        if not self.standing.questions.knows_rights():
+            with contextlib.suppress(TimeoutError), Patience(_LONGEST_LOOK_S):
+                await self.standing.questions.confirm_rights()  # else before the first statement
         error = await publish_init_connect(
             self._planner,
             self._writes,
