@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from sqlcache import host_names
 from sqlcache.demo.servers import PrivateMemcached
 from sqlcache.errors import UpstreamError
 from sqlcache.host_names import addresses
@@ -57,6 +58,11 @@ def connection_to(host: str, port: int) -> Watched:
         reconnect_min_s=0.01,
         reconnect_max_s=0.02,
     )
+
+
+@pytest.fixture(autouse=True)
+def _nothing_kept() -> None:
+    host_names._found.clear()
 
 
 async def connected_to(host: str) -> object:
@@ -134,6 +140,28 @@ async def test_a_name_is_looked_up_again_where_there_was_no_thread_for_it(
             await addresses("localhost")
     async with asyncio.timeout(20):
         assert await addresses("localhost")
+
+
+async def test_a_name_is_looked_up_again_when_what_was_found_is_old(
+    resolver: Resolver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolver.answers.set()
+    for _ in range(3):
+        assert set(await addresses("cache")) == {"127.0.0.1"}
+    assert resolver.asked == ["cache"]
+    monkeypatch.setattr(host_names, "_KEPT_S", 0)
+    host_names._found.clear()
+    for _ in range(3):
+        await addresses("cache")
+    assert len(resolver.asked) == 4
+
+
+async def test_that_a_name_was_not_found_is_not_kept(resolver: Resolver) -> None:
+    resolver.answers.set()
+    for _ in range(2):
+        with pytest.raises(OSError, match="Temporary"):
+            await addresses("database")
+    assert len(resolver.asked) == 2
 
 
 async def test_an_address_is_looked_up_nowhere(resolver: Resolver) -> None:
