@@ -1,6 +1,7 @@
 """Which rights the server has read for a session."""
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from sqlcache.cache.keys import digest
 from sqlcache.plan.variables import (
@@ -11,6 +12,7 @@ from sqlcache.plan.variables import (
     Globals,
 )
 
+_USERS_KEPT = 64  # a name in a login may take 128 kB
 _LONGEST_NAME = 32
 """Of a user, for MySQL, which takes a longer one for its beginning."""
 _ANONYMOUS = "\0\0"
@@ -86,14 +88,8 @@ class Rights:
         """What tells the rights of sessions that log in as this user, by these globals. Where the
         name alone does not say which account that is, it is by where they come from: that is as
         the server sees it of sqlcache's own connection, which may have gone another way."""
-        known = globals_.named
-        rights, several = known.get(NEW_SESSIONS_RIGHTS, ""), known.get(SEVERAL_ACCOUNTS, "")
-        user = self._user.decode("utf-8", "surrogateescape")
-        is_known = user.isascii() and len(user) <= _LONGEST_NAME
-        is_one = is_known and f"\0{user}\0" not in several and not several.startswith(_ANONYMOUS)
-        if rights == UNREADABLE_RIGHTS or is_one:
-            return rights
-        return f"{rights} {known.get(PLACE, '')} {self._route}"
+        rights, are_of_route = _of_user(globals_, self._user)
+        return f"{rights} {self._route}" if are_of_route else rights
 
     def _be_unlike_others(self) -> None:
         self._have(self._fresh())
@@ -101,6 +97,19 @@ class Rights:
     def _have(self, rights: str) -> None:
         self._on_server = self._on_schema = rights
         self._at_reset = ""
+
+
+@lru_cache(_USERS_KEPT)
+def _of_user(globals_: Globals, user: bytes) -> tuple[str, bool]:
+    """The same, and whether it depends on where who logs in comes from."""
+    known = globals_.named
+    rights, several = known.get(NEW_SESSIONS_RIGHTS, ""), known.get(SEVERAL_ACCOUNTS, "")
+    name = user.decode("utf-8", "surrogateescape")
+    is_known = name.isascii() and len(name) <= _LONGEST_NAME
+    is_one = is_known and f"\0{name}\0" not in several and not several.startswith(_ANONYMOUS)
+    if rights == UNREADABLE_RIGHTS or is_one:
+        return rights, False
+    return f"{rights} {known.get(PLACE, '')}", True
 
 
 def _put_together(*rights: str) -> str:

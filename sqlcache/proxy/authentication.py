@@ -229,8 +229,13 @@ class Authentication:
 
     async def read_packet(self) -> bytes:
         """The client's next packet. Raises: ConnectionLost; ProtocolError."""
-        self.next_id = (await self._client.peek(HEADER_BYTES))[3] + 1
-        return await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
+        try:
+            got = await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
+        except ProtocolError:
+            self.next_id = self._client.head(HEADER_BYTES)[3] + 1
+            raise
+        self.next_id = got[3] + 1
+        return got
 
     def _ask_for_public_key(self, got: bytes) -> None:
         """The client has sent its password: keeps it for the moment until the key comes."""

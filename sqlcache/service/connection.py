@@ -201,7 +201,7 @@ class ServiceConnection:
     def _has_ended(self) -> bool:
         """Whether MySQL has ended the connection."""
         reader = None if self._connection is None else self._connection._reader
-        return reader is not None and (reader._eof or reader.exception() is not None)
+        return reader is not None and (reader._eof or reader._exception is not None)
 
     def _give_up(self) -> None:
         # Why does not matter: from here on nothing tells when MySQL ends.
