@@ -4,9 +4,9 @@ Reads mostly need not ask: the engine compares the tags' versions with the keepe
 Who writes asks here, for what that reaches, and who goes by rights or settings, for these.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
-from functools import partial
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence
@@ -35,6 +35,7 @@ class Confirmations:
         self._engine = engine
         self._keeper = keeper
         self._rights = NO_MARKS
+        self._asking: list[Callable[[bool], None]] = []
 
     @property
     def rights(self) -> Marks:
@@ -51,7 +52,7 @@ class Confirmations:
         """Whether the rights and globals at hand are those of now: other proxies tell by the root
         that they change them. Reads the catalog where they are not; who then asks again may get
         another answer, or not, as where memcached is away, or that reading takes its time."""
-        if await told(partial(self.confirm_soon, self.rights)):
+        if await told(self._confirm_together):
             return True
         states = await self._engine.states([ROOT])
         for _ in range(2):  # the first may have begun before they changed
@@ -61,6 +62,26 @@ class Confirmations:
         return bool(states) and not any(
             self._differs(tag, state) or state.fences for tag, state in states.items()
         )
+
+    def _confirm_together(self, done: Callable[[bool], None]) -> None:
+        """Tells the same of rights, for all who ask in one turn of the event loop by one question
+        after that: many log in at once."""
+        self._asking.append(done)
+        if len(self._asking) == 1:
+            asyncio.get_running_loop().call_soon(self._confirm_for_all)
+
+    def _confirm_for_all(self) -> None:
+        asking, self._asking = self._asking, []
+
+        def tell(current: bool) -> None:
+            for done in asking:
+                done(current)
+
+        try:
+            self.confirm_soon(self.rights, tell)
+        except Exception:  # of which whoever waits would not hear
+            tell(False)
+            raise
 
     async def follow(self, tags: Iterable[Tag]) -> None:
         """Reads the definitions that these tags tell of, where they are other ones by now."""

@@ -1,19 +1,26 @@
 """What is made sure of where the catalog may be another one by now."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import cast
 
 import pytest
 
+from sqlcache.boot_clock import boot_clock
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence
 from sqlcache.cache.log_records import ABSENT, TagState
+from sqlcache.cache.reads import TagSet
+from sqlcache.cache.tag_checks import TagChecks
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.errors import UpstreamError
 from sqlcache.plan import readings
 from sqlcache.plan.confirmations import Known
 from sqlcache.plan.variables import Settings
 from sqlcache.plan.writeset import WriteSet
+from sqlcache.proxy.diagnostics import Diagnostics
+from sqlcache.proxy.questions import Questions
+from sqlcache.proxy.relay import Relay
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.stored import Stored
 from sqlcache.sql.facts import BaseTable, Facts, StoredRoutine
@@ -142,3 +149,59 @@ async def test_no_rights_are_those_at_hand_before_any_were_read(
         refuses = False
         assert await planner.confirmations.confirms_rights()
         assert planner.keeper.catalog is not None
+
+
+async def test_all_who_log_in_at_once_ask_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, asked, known = TagChecks.confirm, 0, list[bool]()
+
+    def confirm(checks: TagChecks, definitions: TagSet, done: Callable[[bool], None]) -> None:
+        nonlocal asked
+        asked += 1
+        plain(checks, definitions, done)
+
+    async with planner_and_session() as (planner, _):
+        confirmations = planner.confirmations
+        assert await confirmations.confirms_rights()
+        monkeypatch.setattr(TagChecks, "confirm", confirm)
+        one_who_leaves = asyncio.ensure_future(confirmations.confirms_rights())
+        others = [asyncio.ensure_future(confirmations.confirms_rights()) for _ in range(9)]
+        await asyncio.sleep(0)
+        one_who_leaves.cancel()
+        known += await asyncio.gather(*others)
+        assert (known, asked) == ([True] * 9, 1)
+        await planner.keeper._engine.bump({ROOT}, cause="a GRANT elsewhere")
+        keeper_knew = planner.keeper.versions
+        assert await confirmations.confirms_rights()  # it was read again
+        assert planner.keeper.versions != keeper_knew
+        assert asked == 2
+
+
+async def test_those_who_wait_for_a_question_that_fails_hear_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def confirm(checks: TagChecks, definitions: TagSet, done: Callable[[bool], None]) -> None:
+        raise RuntimeError("a fault of our own")
+
+    said = list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: said.append(told["exception"]))
+    async with planner_and_session() as (planner, _):
+        assert await planner.confirmations.confirms_rights()
+        monkeypatch.setattr(TagChecks, "confirm", confirm)
+        async with asyncio.timeout(20):
+            assert await planner.confirmations.confirms_rights()  # by a look at the tags themselves
+    assert [str(each) for each in said] == ["a fault of our own"]
+
+
+async def test_rights_are_known_while_a_window_is_open() -> None:
+    async with planner_and_session() as (planner, state):
+        confirmations, keeper = planner.confirmations, planner.keeper
+        questions = Questions(cast(Relay, None), planner, Diagnostics(), state, keeper.generation)
+        assert state.rights.assumed
+        assert not questions.knows_rights()
+        definitions = confirmations.rights.definitions
+        assert definitions is not None
+        definitions.window = boot_clock() + 60
+        assert questions.knows_rights()
+        assert not state.rights.assumed
+        definitions.window = 0
+        assert not confirmations.knows_rights()
