@@ -222,12 +222,11 @@ class Session:
                         continue
                     head = self._client.head(HEADER_BYTES + 1)
                     if not drained and _begins_command(head):
-                        if head == _QUIT:  # nothing comes after it
+                        if head == _QUIT or not straight.takes_buffered():
                             break
-                        await asyncio.sleep(0)  # what came at once may be much, of no answers
-                        if straight.takes_buffered():
-                            continue
-                        break
+                        if self._client.has_some:  # it may be much, of no answers
+                            await asyncio.sleep(0)
+                        continue
                     if over:
                         self._say_farewell()
                         return None
