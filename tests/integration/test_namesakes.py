@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 import pymysql
 import pytest
 
+from sqlcache import host_names
 from sqlcache.demo.servers import PrivateMemcached, PrivateSqlcache, PrivateSqlServer
 from tests.conftest import ProxyFactory
 
@@ -117,8 +119,10 @@ def test_who_came_by_another_address_than_sqlcache_itself_is_another(
         relay = proxy(place, "memory", upstream__catalog_refresh_s=3600)
         read_by_who_may(relay)
         address_of_db.write_text("127.0.0.1")
+        time.sleep(host_names._KEPT_S)
         is_denied(relay)
         address_of_db.write_text("::1")
+        time.sleep(host_names._KEPT_S)
         read_by_who_may(relay)
 
 
