@@ -81,6 +81,7 @@ LAYERS = {
     "sqlcache.plan": Layer.PLANS,
     "sqlcache.plan.state": Layer.CORE,
     "sqlcache.plan.rights": Layer.CORE,
+    "sqlcache.plan.silence": Layer.CORE,
     "sqlcache.plan.temporary": Layer.CORE,
     "sqlcache.plan.variables": Layer.CORE,
     "sqlcache.proxy": Layer.DOORS,

@@ -37,6 +37,8 @@ _CHANGES_BYTES = int(
     | Capability.NO_SCHEMA
     | Capability.CAN_HANDLE_EXPIRED_PASSWORDS
 )
+_SHORTEST_KEPT_UP_S = 2.0
+"""Below that a session's connection cannot be kept up for sure while the server is not asked."""
 _DIGESTS_KEPT = 1_024  # sessions that are alike have one
 
 
@@ -154,6 +156,12 @@ class SessionState:
         )
 
     @property
+    def longest_silence_s(self) -> float:
+        """See `Variables`."""
+        interactive = bool(self.capabilities & Capability.INTERACTIVE)
+        return self.variables.longest_silence_s(interactive=interactive)
+
+    @property
     def runs_all_joins(self) -> bool:
         """Whether the server is known to refuse it no query for what that joins."""
         return not self.settings_unknown and self.variables.are_big_selects_on
@@ -189,6 +197,8 @@ class SessionState:
             return "locked tables"
         if self.next_transaction_set:
             return "settings of the next transaction"
+        if self.longest_silence_s < _SHORTEST_KEPT_UP_S:
+            return "ended too soon when idle"
         return self.variables.hindrance
 
     @property

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from sqlcache.cache.keys import digest
+from sqlcache.plan.silence import longest_s
 from sqlcache.sql import charset
 from sqlcache.sql.statement import Computed
 
@@ -202,7 +203,7 @@ class Variables:
     and which no variable does. `spelt` are values as the server spells them.
     """
 
-    __slots__ = ("_found", "_inherited", "_is_short", "_results", "_spelt", "own")
+    __slots__ = ("_found", "_inherited", "_is_short", "_results", "_silence_s", "_spelt", "own")
 
     def __init__(
         self,
@@ -217,6 +218,7 @@ class Variables:
         self._spelt = spelt
         self._results = results
         self._found = found or _Found()
+        self._silence_s: list[float | None] = [None, None]  # of clients, of interactive ones
         size = sum(len(name) + len(value) for name, value in own.items())
         self._is_short = size <= _LARGEST_KEPT
 
@@ -377,6 +379,13 @@ class Variables:
         known."""
         in_s, in_ms = self.setting("max_statement_time"), self.setting("max_execution_time")
         return min(_limit(in_s), _limit(in_ms) / 1000)
+
+    def longest_silence_s(self, *, interactive: bool) -> float:
+        """See `silence.longest_s`."""
+        if self._silence_s[interactive] is None:
+            of_login = self.inherited if interactive else {}
+            self._silence_s[interactive] = longest_s(self.setting, self.own, of_login)
+        return self._silence_s[interactive] or 0.0
 
     @property
     def are_big_selects_on(self) -> bool:

@@ -202,7 +202,11 @@ class Session:
         """Answers the next command, of which nothing is held afterwards; False after the last."""
         command = await self._next_command()
         self._has_quit = command is not None and command.code == Command.QUIT
-        return command is not None and await self.way.serve(command)
+        if command is None or not await self.way.serve(command):
+            return False
+        if self._standing.attends:
+            self._signs.attended()
+        return True
 
     async def _next_command(self) -> ClientCommand | None:
         """The next command; None when the session is to end."""

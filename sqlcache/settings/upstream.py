@@ -26,10 +26,9 @@ class UpstreamSettings(Section):
     keepalive_s: Seconds = Field(
         default=10.0,
         description="A client's connection to MySQL is pinged after so long with nothing but hits,"
-        " or in a wait for another's fill: MySQL's wait_timeout ends those that are idle, and"
-        " should be longer than twice that. So should MariaDB's idle_transaction_timeout and"
-        " idle_readonly_transaction_timeout be, where they are set: a shorter one may end a"
-        " transaction in which the client asks for nothing but hits.",
+        " or in a wait for another's fill: MySQL ends those that are idle. It is pinged more often"
+        " where the session's wait_timeout, or one of MariaDB's timeouts of idle transactions, is"
+        " shorter than three times that; below 2 s such a session has no hits.",
     )
     data_set: str | None = Field(
         default=None,

@@ -141,6 +141,12 @@ GLOBALS_THAT_SHAPE_ANSWERS: dict[str, str] = {
     "sha256_password_proxy_users": "MySQL: the same, of those with such a password",
     "default_password_lifetime": "when a password expires, so that nothing is answered any more",
     "disconnect_on_expired_password": "who is let in then, to set another",
+    # After how long it ends who asks nothing: who has only hits asks it nothing.
+    "wait_timeout": "whether a session is there still",
+    "interactive_timeout": "the same, of clients that say that they are interactive",
+    "idle_transaction_timeout": "MariaDB: the same, in a transaction",
+    "idle_readonly_transaction_timeout": "MariaDB: the same, in one that has written nothing",
+    "idle_write_transaction_timeout": "MariaDB: the same, in one that has written",
     # What it runs in place of what it is sent.
     "rewriter_enabled": "MySQL: whether its plugin Rewriter does that",
 }

@@ -429,7 +429,7 @@ def test_globals_that_shape_no_answer_are_no_write(world: World) -> None:
         spared(
             [
                 "SET GLOBAL max_connections = 151",
-                "SET @@GLOBAL.wait_timeout = 28800, GLOBAL interactive_timeout = 28800",
+                "SET @@GLOBAL.net_read_timeout = 30, GLOBAL net_write_timeout = 60",
             ]
         )
     )

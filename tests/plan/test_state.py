@@ -611,6 +611,39 @@ def test_settings_that_shape_no_answer_are_not_in_the_key(setting: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "interactive", "longest_s"),
+    [
+        ((), False, 600),
+        ((), True, 60),
+        (("SET wait_timeout = 300",), True, 300),
+        (("SET interactive_timeout = 3",), False, 600),
+        (("SET SESSION wait_timeout = 3",), False, 3),
+        (("SET idle_transaction_timeout = 5, @@wait_timeout = 8",), False, 5),
+        (("SET idle_readonly_transaction_timeout = 4", "SET idle_transaction_timeout = 0"), 0, 4),
+        (("SET idle_write_transaction_timeout = 6",), False, 6),
+        (("SET wait_timeout = 0x3",), False, 0),
+    ],
+)
+def test_for_how_long_the_server_may_be_asked_nothing_follows_from_settings(
+    said: tuple[str, ...], interactive: bool, longest_s: float
+) -> None:
+    limits = (("wait_timeout", "600"), ("interactive_timeout", "60"))
+    none = (("idle_transaction_timeout", "0"), ("idle_write_transaction_timeout", "0"))
+    state = session(
+        capabilities=Capability.PROTOCOL_41 | Capability.INTERACTIVE * interactive,
+        globals_=(*GLOBALS, *limits, *none),
+    )
+    for text in said:
+        run(state, text)
+    assert state.longest_silence_s == longest_s
+    assert (state.bypass_reason() is None) is (longest_s >= 2)
+    shorter = inherited((*GLOBALS, ("wait_timeout", "1")))
+    state.reset(shorter, is_mariadb=False)
+    state.rights.confirm(shorter)
+    assert state.bypass_reason() == "ended too soon when idle"
+
+
+@pytest.mark.parametrize(
     ("global_one", "collation", "said", "reads"),
     [
         ("utf8mb4", 45, (), True),

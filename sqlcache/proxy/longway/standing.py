@@ -3,6 +3,7 @@ the plans of its reads are. Kept in step with what its commands did."""
 
 import math
 import secrets
+from collections.abc import Callable
 
 from sqlcache.mysql.constants import Command, Status
 from sqlcache.mysql.handshake import Login
@@ -34,6 +35,10 @@ _OF_TRANSACTIONS = Status.IN_TRANS | Status.AUTOCOMMIT
 """What a session's status tells of its transactions."""
 
 
+def _nobody_asks(_: float) -> None:
+    """While nobody wants to know."""
+
+
 class Standing:
     """See above. `begin` is to be called first, when the client has logged in, and before that
     `note_globals`."""
@@ -45,8 +50,9 @@ class Standing:
     """Which is told of each change."""
 
     __slots__ = ("_diagnostics", "_engine", "_generation", "_globals", "_handles", "_held_back",
-                 "_last", "_meanings", "_options", "_planner", "_relay", "allowed", "context",
-                 "has_begun", "own", "questions", "state", "straight")  # fmt: skip
+                 "_last", "_longest_silence_s", "_meanings", "_options", "_planner", "_relay",
+                 "allowed", "attends", "context", "has_begun", "may_be_silent_for", "own",
+                 "questions", "state", "straight")  # fmt: skip
 
     def __init__(self, shared: SessionParts) -> None:
         self._relay = shared.relay
@@ -62,6 +68,12 @@ class Standing:
         """Where its plans are; None while no read may be a hit."""
         self.allowed = True
         """Whether hits are wanted."""
+        self.attends = False
+        """Whether the next hit is to be told of at once, so takes the long way."""
+        self.may_be_silent_for: Callable[[float], None] = _nobody_asks
+        """Is told when the server ends the session, from now on, after another time in which it is
+        asked nothing."""
+        self._longest_silence_s = math.inf
         self.has_begun = False
         """Whether the client has logged in."""
 
@@ -260,6 +272,20 @@ class Standing:
         reason = self.state.bypass_reason(beside_temporary=True)
         return self._planner.context(self.state) if reason is None else None
 
+    def attend(self) -> None:
+        """See `attends`. No command is in flight."""
+        self.attends = True
+        self.straight.open(None, self.own.view, self.state)
+
+    def attend_no_more(self) -> None:
+        """Hits may go the straight path again."""
+        self.attends = False
+        self.refresh_context()
+
+    def forget_who_asks(self) -> None:
+        """Nobody is to be told any more of what the session may do in silence."""
+        self.may_be_silent_for = _nobody_asks
+
     def refresh_context(self) -> None:
         """Finds out whether reads may be hits now, and under which fingerprint."""
         self.own.enter()
@@ -268,5 +294,9 @@ class Standing:
             self.context = self._planner.context(self.state)
         else:
             self.context = None
+        if self._longest_silence_s != (longest_s := self.state.longest_silence_s):
+            self._longest_silence_s = longest_s
+            self.may_be_silent_for(longest_s)
         serves = self._options.straight and self.allowed and not self.state.transaction_unsure
+        serves = serves and not self.attends
         self.straight.open(self.context if serves else None, self.own.view, self.state)
