@@ -42,6 +42,7 @@ Assessment = Cacheable | NotCacheable
 
 CATALOG_UNKNOWN = NotCacheable("catalog unknown", "the catalog could not be read yet")
 BINLOG_LAGS = NotCacheable("binlog lags", "writes made around sqlcache are seen late just now")
+KILLED = NotCacheable("killed", "a KILL may have ended the session")
 PREPARED_ELSEWHERE = NotCacheable("not cacheable", "it was prepared in another default schema")
 PREPARED_OTHERWISE = NotCacheable("not cacheable", "it was prepared under other settings")
 REWRITTEN = NotCacheable("rewritten", "MySQL's plugin Rewriter may run other statements instead")

@@ -133,6 +133,7 @@ class Session:
         Raises nothing but CancelledError, and what is a fault of sqlcache's own.
         """
         self._client.on_change = self._client_changed
+        self._options.kills.begin(self._standing.doubt, self._logins)
         try:
             self._standing.note_globals()
             login, ok = await self._logins.log_in(self._options.login_timeout_s)
@@ -160,6 +161,7 @@ class Session:
             self._client.write(what)
         finally:
             self._signs.end()
+            self._options.kills.end(self._standing.doubt)
             if self._standing.has_begun and self._upstream.closed and not self._upstream.odd_answer:
                 self._note_lost()
             if self._upstream.odd_answer:

@@ -1,7 +1,8 @@
 """What sessions go by: settings, and what those of a process have in common."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from sqlcache.proxy.kills import Kills
 from sqlcache.proxy.room import Room
 from sqlcache.proxy.slow_reads import SlowReads
 from sqlcache.service.prober import Prober
@@ -34,3 +35,5 @@ class SessionOptions:
     """For what clients have not read of long hits: who reads nothing keeps no entry away."""
     for_transactions: Room
     """For what open transactions have read."""
+    kills: Kills = field(default_factory=Kills)
+    """Of all sessions."""

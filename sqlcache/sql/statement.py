@@ -114,6 +114,10 @@ LONGEST_VALUE = 8_192
 """Characters, of a variable's value that is followed: each session keeps its own."""
 
 
+ANY_CONNECTION = -1
+"""Stands for the number of a connection that a text does not tell, or for several."""
+
+
 WORDS = "@sqlcache"
 """The user variable by which a session speaks to sqlcache; "" where it is set to NULL."""
 
@@ -213,6 +217,7 @@ class Statement:
     `after`: what becomes of what the query before it left behind, as far as is known.
     `code_looks_back`: code that it runs may read what the statement just before it left behind.
     `code_leaves`: it may leave behind itself what the statement may, see `leaves_behind`.
+    `kills` is the number of the connection that a KILL ends; of one that ends a query alone None.
     `locking_read`: it takes row locks with FOR UPDATE, FOR SHARE or LOCK IN SHARE MODE. `operands`
     and `markers` are those of a query that is cacheable. `may_tell`: such a one's literals decide
     these things, and other texts of its shape may differ in that; `told` are those that are so,
@@ -257,6 +262,7 @@ class Statement:
     changes: Changes = ANYTHING
     one_table: bool = False
     after: FoundRows = FoundRows.UNSURE
+    kills: int | None = None
     locking_read: bool = False
     functions: frozenset[str] = frozenset()
     calls_stored: bool = False

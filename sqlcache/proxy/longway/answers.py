@@ -9,6 +9,7 @@ from sqlcache.mysql.rows import read_text_rows, with_last_number, with_last_row
 from sqlcache.mysql.scan import with_number
 from sqlcache.plan.commands import ClientCommand, Meaning
 from sqlcache.proxy.copies import ResponseCopy
+from sqlcache.proxy.kills import ended_by
 from sqlcache.proxy.longway.refusals import Refusals
 from sqlcache.proxy.longway.standing import Standing
 from sqlcache.proxy.questions import written_like
@@ -21,7 +22,7 @@ class Answers:
     """Those to one session's commands."""
 
     __slots__ = ("_awaits_answer", "_copies", "_course", "_diagnostics", "_handles",
-                 "_last", "_meanings", "_metrics", "_refusals", "_relay", "_standing",
+                 "_kills", "_last", "_meanings", "_metrics", "_refusals", "_relay", "_standing",
                  "_writes")  # fmt: skip
 
     def __init__(self, shared: SessionParts, standing: Standing) -> None:
@@ -29,6 +30,7 @@ class Answers:
         self._metrics = shared.metrics
         self._course = shared.course
         self._last = shared.last
+        self._kills = shared.limits.kills
         self._diagnostics = shared.diagnostics
         self._meanings = shared.meanings
         self._writes = shared.writes
@@ -144,6 +146,8 @@ class Answers:
                 await self._writes.withdraw(meaning)
             elif tracker.ends or tracker.done:  # what tells that something is prepared has no end
                 await self._writes.publish(tracker, meaning)
+            if tracker.ends and (ended := ended_by(command, meaning)):
+                self._kills.ran(ended)
             if kept is not None:
                 kept.add(chunk)
             if prepared is not None and prepared.columns and tracker.columns:

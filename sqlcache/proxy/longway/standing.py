@@ -4,6 +4,7 @@ the plans of its reads are. Kept in step with what its commands did."""
 import math
 import secrets
 from collections.abc import Callable
+from time import perf_counter
 
 from sqlcache.mysql.constants import Command, Status
 from sqlcache.mysql.handshake import Login
@@ -12,6 +13,7 @@ from sqlcache.mysql.response import ResponseTracker, followed
 from sqlcache.plan.cacheability import (
     BINLOG_LAGS,
     CATALOG_UNKNOWN,
+    KILLED,
     REWRITTEN,
     SWITCHED_OFF,
     NotCacheable,
@@ -49,9 +51,9 @@ class Standing:
     straight: StraightPath
     """Which is told of each change."""
 
-    __slots__ = ("_diagnostics", "_engine", "_generation", "_globals", "_handles", "_held_back",
-                 "_last", "_longest_silence_s", "_meanings", "_options", "_planner", "_relay",
-                 "allowed", "attends", "context", "has_begun", "may_be_silent_for", "own",
+    __slots__ = ("_diagnostics", "_doubted_at", "_engine", "_generation", "_globals", "_handles",
+                 "_held_back", "_last", "_longest_silence_s", "_meanings", "_options", "_planner",
+                 "_relay", "allowed", "attends", "context", "has_begun", "may_be_silent_for", "own",
                  "questions", "state", "straight")  # fmt: skip
 
     def __init__(self, shared: SessionParts) -> None:
@@ -74,6 +76,7 @@ class Standing:
         """Is told when the server ends the session, from now on, after another time in which it is
         asked nothing."""
         self._longest_silence_s = math.inf
+        self._doubted_at = 0.0
         self.has_begun = False
         """Whether the client has logged in."""
 
@@ -121,6 +124,8 @@ class Standing:
             return BINLOG_LAGS
         if self._planner.keeper.is_rewritten:
             return REWRITTEN
+        if self._doubted_at:
+            return KILLED
         reason = self.state.bypass_reason()
         if reason is None or self._planner.keeper.catalog is None:
             return CATALOG_UNKNOWN
@@ -162,6 +167,8 @@ class Standing:
             self.state.expired = True  # by MySQL, which looks at the session's own at once
         if command.code not in WRITES_NOTHING or meaning.writes or tracker.failed:
             self.own.follow(meaning, tracker.failed, next_was_set, next_level)
+        if not tracker.failed and self._last.sent_at > self._doubted_at:
+            self._doubted_at = 0.0
         self._diagnostics.ran(command, meaning, tracker)
         self._last.had_hits = False
         self._note_mixing(meaning)
@@ -267,10 +274,17 @@ class Standing:
         """Where the plans are of those of its reads that have nothing to do with its temporary
         tables. In a transaction there is none, and no plan of another command goes by it: what that
         does may depend on these."""
-        if not self._knows_globals or self.state.in_transaction or self.own.view is not None:
+        knows_all = self._knows_globals and not self._doubted_at
+        if not knows_all or self.state.in_transaction or self.own.view is not None:
             return None
         reason = self.state.bypass_reason(beside_temporary=True)
         return self._planner.context(self.state) if reason is None else None
+
+    def doubt(self) -> None:
+        """A KILL may have ended the session: see `kills`."""
+        self._doubted_at = perf_counter()
+        if self.has_begun:
+            self.straight.open(None, self.own.view, self.state)
 
     def attend(self) -> None:
         """See `attends`. No command is in flight."""
@@ -290,7 +304,8 @@ class Standing:
         """Finds out whether reads may be hits now, and under which fingerprint."""
         self.own.enter()
         self._diagnostics.mariadb = self._planner.keeper.is_mariadb
-        if self._knows_globals and self.state.bypass_reason() is None:
+        known = self._knows_globals and not self._doubted_at
+        if known and self.state.bypass_reason() is None:
             self.context = self._planner.context(self.state)
         else:
             self.context = None
@@ -298,5 +313,5 @@ class Standing:
             self._longest_silence_s = longest_s
             self.may_be_silent_for(longest_s)
         serves = self._options.straight and self.allowed and not self.state.transaction_unsure
-        serves = serves and not self.attends
+        serves = serves and not (self.attends or self._doubted_at)
         self.straight.open(self.context if serves else None, self.own.view, self.state)

@@ -80,7 +80,9 @@ class Preparing:
     def _looked_at_definitions(self, packet: bytes, plan: Preparation, outcome: Outcome) -> None:
         if self.course.closed:
             return
-        if type(outcome) in (Hit, Packed, Miss) and self._meanings.may_prepare(plan):
+        if self._terms.context is None:  # there are no hits any more
+            self.course.hand_over(Stage.MARKED, InFlight(packet, plan))
+        elif type(outcome) in (Hit, Packed, Miss) and self._meanings.may_prepare(plan):
             self._tell_ahead(packet, plan)
             self.course.done()
         elif self._upstream.is_free:

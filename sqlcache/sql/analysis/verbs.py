@@ -13,6 +13,7 @@ from sqlcache.sql.analysis.queries import query
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.lexer import word_set
 from sqlcache.sql.statement import (
+    ANY_CONNECTION,
     TEMPORARY_TOLD_APART_BY,
     FoundRows,
     Kind,
@@ -56,6 +57,7 @@ def _asks_nothing(statement: Statement, cursor: Cursor) -> bool:
 
 _NO_QUERIES = frozenset({Kind.TRANSACTION, Kind.SESSION, Kind.WRITE, Kind.DDL})
 _NO_EXPRESSIONS = word_set("BACKUP FLUSH LOCK UNLOCK")
+_HOW_HARD = frozenset({"HARD", "SOFT"})
 _MAX_NESTED = 3  # SET STATEMENT ... FOR EXPLAIN SELECT
 
 
@@ -203,6 +205,18 @@ def _harmless(cursor: Cursor) -> Statement:
     return with_functions(statement, function_use(cursor, cursor.rest))
 
 
+def _kill(cursor: Cursor) -> Statement:
+    statement = _harmless(cursor)
+    cursor.at += 1
+    cursor.take_any(_HOW_HARD)
+    if cursor.take("QUERY"):
+        return statement
+    cursor.take("CONNECTION")
+    told = [token.text for token in cursor.rest]
+    is_number = len(told) == 1 and told[0].isdigit()
+    return replace(statement, kills=int(told[0]) if is_number else ANY_CONNECTION)
+
+
 _READERS: dict[str, Callable[[Cursor], Statement]] = {
     **dict.fromkeys(("SELECT", "TABLE", "VALUES"), query),
     **dict.fromkeys(("INSERT", "REPLACE"), changes.insert),
@@ -217,8 +231,9 @@ _READERS: dict[str, Callable[[Cursor], Statement]] = {
     **dict.fromkeys(("EXPLAIN", "DESCRIBE", "DESC"), _explain),
     **dict.fromkeys(("INSTALL", "UNINSTALL", "CLONE", "IMPORT"), definitions.server_change),
     **dict.fromkeys(
-        word_set("KILL SHUTDOWN RESTART PURGE CHANGE STOP RESET CACHE SIGNAL RESIGNAL"), _harmless
+        word_set("SHUTDOWN RESTART PURGE CHANGE STOP RESET CACHE SIGNAL RESIGNAL"), _harmless
     ),
+    "KILL": _kill,
     "WITH": _with,
     "UPDATE": changes.update,
     "DELETE": changes.delete,

@@ -1,0 +1,61 @@
+"""Sessions of this process that a KILL through it may have ended.
+
+Once MySQL has said OK to a KILL, the session that it names is answered nothing more. Of that its
+connection tells, which MySQL ends, but perhaps a moment later than that OK has come. So the session
+is in doubt before the OK is passed on: it has no hit until MySQL has answered it.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from sqlcache.mysql.constants import Command
+from sqlcache.plan.commands import ClientCommand, Meaning
+from sqlcache.sql.statement import ANY_CONNECTION, Kind
+
+_NUMBER = slice(1, 5)  # in the payload of a COM_PROCESS_KILL
+_BITS = 0xFFFFFFFF  # of a number that a server greets with
+_NONE: Collection[int] = ()
+_ANY = (ANY_CONNECTION,)
+_WORD = b"kill"
+
+Doubts = Callable[[], None]
+
+
+class Numbered(Protocol):
+    """Who knows the number of a session's connection, 0 for none yet."""
+
+    connection: int
+
+
+class Kills:
+    """All sessions that one may end."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[Doubts, Numbered] = {}
+
+    def begin(self, doubts: Doubts, session: Numbered) -> None:
+        """There is one, whose `doubts` is to be called where it may have been ended."""
+        self._sessions[doubts] = session
+
+    def end(self, doubts: Doubts) -> None:
+        """It has ended."""
+        self._sessions.pop(doubts, None)
+
+    def ran(self, connections: Collection[int]) -> None:
+        """MySQL has ended these connections, or some of them."""
+        any_one = ANY_CONNECTION in connections
+        numbers = {number & _BITS for number in connections}
+        for doubts, session in self._sessions.items():
+            if any_one or session.connection & _BITS in numbers:
+                doubts()
+
+
+def ended_by(command: ClientCommand, meaning: Meaning) -> Collection[int]:
+    """The numbers of the connections that a command ends, if it does. Code that it calls may do so
+    as well: of that nothing is known here."""
+    if command.code == Command.PROCESS_KILL:
+        return (int.from_bytes(command.payload[_NUMBER], "little"),)
+    if command.code == Command.QUERY and any(s.kind is Kind.UNKNOWN for s in meaning.statements):
+        says_so = _WORD in command.payload.replace(b"\0", b"").lower()
+        return _ANY if says_so else _NONE
+    return meaning.kills
