@@ -80,6 +80,7 @@ LAYERS = {
     "sqlcache.cache.entry": Layer.CORE,
     "sqlcache.plan": Layer.PLANS,
     "sqlcache.plan.state": Layer.CORE,
+    "sqlcache.plan.quotas": Layer.CORE,
     "sqlcache.plan.rights": Layer.CORE,
     "sqlcache.plan.silence": Layer.CORE,
     "sqlcache.plan.temporary": Layer.CORE,

@@ -217,6 +217,7 @@ class Reader:
         if catalog is None:
             return (unknown("", "only its head is known"),)
         known = analyse(text, state.dialect, head=True)
+        known = tuple(changed(s, untold=frozenset()) for s in known)
         if state.multi_statements or catalog.stored.functions:
             opaque = catalog.stored.unruly
             known = tuple(

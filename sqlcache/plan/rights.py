@@ -13,7 +13,7 @@ from sqlcache.plan.variables import (
 )
 
 _USERS_KEPT = 64  # a name in a login may take 128 kB
-_LONGEST_NAME = 32
+LONGEST_NAME = 32
 """Of a user, for MySQL, which takes a longer one for its beginning."""
 _ANONYMOUS = "\0\0"
 """The account without a name among those of several hosts: anybody may be taken for it."""
@@ -105,7 +105,7 @@ def _of_user(globals_: Globals, user: bytes) -> tuple[str, bool]:
     known = globals_.named
     rights, several = known.get(NEW_SESSIONS_RIGHTS, ""), known.get(SEVERAL_ACCOUNTS, "")
     name = user.decode("utf-8", "surrogateescape")
-    is_known = name.isascii() and len(name) <= _LONGEST_NAME
+    is_known = name.isascii() and len(name) <= LONGEST_NAME
     is_one = is_known and f"\0{name}\0" not in several and not several.startswith(_ANONYMOUS)
     if rights == UNREADABLE_RIGHTS or is_one:
         return rights, False

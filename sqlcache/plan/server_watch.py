@@ -7,6 +7,7 @@ from sqlcache.cache.keys import digest
 from sqlcache.cache.server_notes import Origin
 from sqlcache.cache.tag_logs import Steps
 from sqlcache.metrics import Metrics
+from sqlcache.plan.quotas import LIMITED_ACCOUNTS, told
 from sqlcache.plan.variables import (
     NEW_SESSIONS_RIGHTS,
     PLACE,
@@ -44,7 +45,8 @@ class ServerWatch:
         several = "\0".join(["", *sorted(server.several_accounts), ""])
         of = (SERVER, self._answers_of(server))
         come_as = ((PLACE, server.place), (SEVERAL_ACCOUNTS, several))
-        return (*globals_, (NEW_SESSIONS_RIGHTS, rights), of, *come_as)
+        limited = LIMITED_ACCOUNTS, told(server.limited_accounts)
+        return (*globals_, (NEW_SESSIONS_RIGHTS, rights), of, *come_as, limited)
 
     def why_everything(self, before: Server, server: Server, *, around: bool) -> str | None:
         """Why all that is stored may be out of date; None where it is not. To be asked once at each

@@ -11,6 +11,7 @@ from sqlcache.cache.keys import digest
 from sqlcache.mysql.constants import Capability, Status
 from sqlcache.mysql.handshake import Login
 from sqlcache.mysql.packets import End
+from sqlcache.plan.quotas import is_limited, shape_reads_alone, write_alike
 from sqlcache.plan.rights import Rights
 from sqlcache.plan.temporary import TemporaryTables
 from sqlcache.plan.variables import (
@@ -77,6 +78,9 @@ class SessionState:
         self.user = (login.user if name is None else name).decode("utf-8", "surrogateescape")
         """Its name, as the server reads it; as it was sent where that is not known."""
         self._is_another = name is None  # perhaps
+        self._begun_with = globals_
+        self.limited = is_limited(globals_, login.user)
+        """Whether its account may be one that may ask only so many questions; see `quotas`."""
         self.expired = self._may_have_expired(globals_.named.get(EXPIRED_PASSWORDS))
         """Whether the password may have: the server, which looked at the login, then answers no
         query, and says so when one comes."""
@@ -111,6 +115,7 @@ class SessionState:
         """COM_RESET_CONNECTION: as a new session's, but for the rights, and what `Variables.reset`
         leaves."""
         unknown = self.settings_unknown or bool(self.login.capabilities & Capability.IGNORE_SPACE)
+        self._begun_with = globals_
         self.rights.reset(globals_)
         self.variables = self.variables.reset(globals_, is_mariadb=is_mariadb)
         self._begin()
@@ -185,6 +190,8 @@ class SessionState:
 
         In a transaction there can be other reasons, see `proxy.transaction`.
         """
+        if self.limited:
+            return "MAX_QUERIES_PER_HOUR"
         if not self.readable or self.rights.assumed:
             return "session settings unknown"
         if self.expired:
@@ -219,6 +226,13 @@ class SessionState:
         )
 
     # What happens to it.
+
+    def begins_otherwise(self, globals_: Globals) -> None:
+        """New sessions begin with these globals, and so may this one have."""
+        self.limited |= is_limited(globals_, self.login.user)
+        if not (self.limited and write_alike(self._begun_with, globals_)):
+            self._begun_with = globals_
+            self.settings_unknown = True
 
     def know_settings(
         self,
@@ -304,7 +318,8 @@ class SessionState:
     def _ran(self, statement: Statement, schema: str | None, *, failed: bool, alone: bool) -> None:
         self.left_behind |= statement.leaves_behind or statement.code_leaves
         had_no_effect = failed and alone and statement.sets_role
-        self.settings_unknown |= statement.opaque_session and not had_no_effect
+        opaque = statement.opaque_session and not had_no_effect
+        self.settings_unknown |= opaque and not self._need_not_know(statement)
         self.temporary.merges |= statement.merges
         self.temporary.may_be_others(statement)
         if failed:
@@ -318,6 +333,11 @@ class SessionState:
         if statement.locks is not None:
             self.locked = statement.locks is not Locks.UNLOCK
             self.locks_concurrently = statement.locks is Locks.CONCURRENT
+
+    def _need_not_know(self, statement: Statement) -> bool:
+        """Whether nothing is wanted of what it has done to the session's settings."""
+        untold = statement.untold and not statement.calls_stored
+        return bool(self.limited and untold and shape_reads_alone(statement.untold))
 
     def _ended(self, last: Statement) -> None:
         """What is set for the next transaction ends with one, but where another is chained to that.
@@ -349,7 +369,8 @@ class SessionState:
         settings = tuple(each for each in told if each[0] != WORDS)
         if settings:
             self.variables, known, for_the_next = self.variables.set(settings)
-            self.settings_unknown |= not known
+            in_doubt = not (self.limited and shape_reads_alone(name for name, _ in settings))
+            self.settings_unknown |= in_doubt and not known
             self.next_transaction_set |= for_the_next
 
 

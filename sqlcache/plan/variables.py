@@ -62,6 +62,7 @@ _NO_VARIABLES = (
     CHOSEN_CHARACTER_SETS,
     COLLATIONS,
     SERVER,
+    "@limited_accounts",
 )
 _SETS_KEPT = 256
 _LARGEST_KEPT = 8_192  # of a session's own variables, in characters

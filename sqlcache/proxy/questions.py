@@ -54,7 +54,7 @@ class Questions:
         """
         if self.generation != self._planner.keeper.generation:
             self.generation = self._planner.keeper.generation
-            self._state.settings_unknown = True
+            self._state.begins_otherwise(self._planner.keeper.globals)
         if not self._state.settings_unknown or await self._may_look_back(command):
             return
         tells = self._state.variables.tells_of_transactions or self._state.owes_changes

@@ -206,7 +206,9 @@ class Statement:
     `globals_set` are the lower-case names of the global variables a SET is about, if it is about
     nothing else that others could see.
     `opaque_session`: afterwards the session's settings, roles, prepared statements, temporary
-    tables and locks are not known from texts. `sets_role`: it is a SET ROLE. `diagnostic`: it
+    tables and locks are not known from texts. `untold`: the lower-case names of the session
+    variables for whose values that is so, if it is a SET and so for nothing else, unless it
+    `calls_stored`. `sets_role`: it is a SET ROLE. `diagnostic`: it
     reads what the statement before it left behind; `found_rows`: what the query before it did,
     whatever came since. `counts_all`: it is a query that also counts the rows that its LIMIT leaves
     out, for FOUND_ROWS(). `proof_rows`: an answer of so many rows, at least, proves that the server
@@ -243,6 +245,7 @@ class Statement:
     named: str | None = None
     text: str | None = None
     opaque_session: bool = False
+    untold: frozenset[str] = frozenset()
     sets_role: bool = False
     use_schema: str | None = None
     temporary_created: frozenset[TableRef] = frozenset()

@@ -866,6 +866,25 @@ async def test_whoever_may_be_taken_for_another_counts_as_several_accounts(
         upstream.sql(f"DROP USER {one}@'%', {other}@'%'")
 
 
+async def test_who_may_ask_so_many_questions_is_known_and_who_may_be_taken_for_such_a_one(
+    upstream: PrivateSqlServer, service: aiomysql.Connection
+) -> None:
+    free, limited, proxied = (f"u_{secrets.token_hex(4)}" for _ in range(3))
+    upstream.sql(
+        f"CREATE USER {free}@'%' WITH MAX_UPDATES_PER_HOUR 5; CREATE USER {proxied}@'%';"
+        f"CREATE USER {limited}@'10.0.0.7' WITH MAX_QUERIES_PER_HOUR 5;"
+        f"GRANT PROXY ON {limited}@'10.0.0.7' TO {proxied}@'%'"
+    )
+    ours = {free, limited, proxied, ""}
+    try:
+        catalog = await load_catalog(service)
+        assert ours & catalog.server.limited_accounts == {limited, proxied}
+        upstream.sql(f"ALTER USER {limited}@'10.0.0.7' WITH MAX_QUERIES_PER_HOUR 0")
+        assert not ours & (await load_catalog(service)).server.limited_accounts
+    finally:
+        upstream.sql(f"DROP USER {free}@'%', {proxied}@'%', {limited}@'10.0.0.7'")
+
+
 async def test_who_has_no_name_may_come_from_hosts_without_one(
     mysql: PrivateMySQL,
 ) -> None:

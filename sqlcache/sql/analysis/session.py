@@ -115,12 +115,14 @@ def set_variables(cursor: Cursor) -> Statement:
     changes_globals = any(part.is_global for part in parts)
     named = changes_globals and not use.stored and not use.sequences and not use.odd_sequence
     names = frozenset(part.global_name for part in parts if part.is_global)
+    untold = frozenset(part.untold for part in parts if part.opaque)
     statement = Statement(
         "SET",
         Kind.SESSION,
         reads=reads,
         settings=settings,
-        opaque_session=any(part.opaque for part in parts) or bool(use.stored),
+        opaque_session=bool(untold) or bool(use.stored),
+        untold=frozenset() if "" in untold or use.stored else untold,
         changes_globals=changes_globals,
         globals_set=names if named and "" not in names else frozenset(),
         writes_everything=changes_globals,
@@ -158,6 +160,7 @@ def _comma_separated(tokens: Sequence[Token]) -> list[list[Token]]:
 class _Assignment(NamedTuple):
     settings: tuple[tuple[str, str | Computed], ...] = ()
     opaque: bool = False
+    untold: str = ""
     is_global: bool = False
     global_name: str = ""
 
@@ -208,7 +211,9 @@ def _assignment(cursor: Cursor) -> _Assignment:
     value = _value(cursor)
     if value is None and name.startswith("next_"):  # not a thing the server could be asked for
         return _Assignment(((name, "an expression"),))
-    return _Assignment(((name, value),)) if value is not None else _OPAQUE
+    if value is None:
+        return _Assignment(opaque=True, untold=name)
+    return _Assignment(((name, value),))
 
 
 def _user_variable(cursor: Cursor) -> _Assignment:

@@ -163,6 +163,7 @@ def _set(cursor: Cursor) -> Statement:
         # Of variables it is not known which are those that it sets for itself, gone when it ends.
         settings=own + session.put_back_in(assigns),
         opaque_session=inner.opaque_session or bool(inner.settings) or of_another,
+        untold=frozenset(),
         opens_snapshot=inner.opens_snapshot or inner.transaction is Transaction.START,
         text=None,  # it may be read in another sql_mode
     )

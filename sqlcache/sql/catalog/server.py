@@ -54,7 +54,8 @@ class Server:
     sqlcache come, and `several_accounts` are the names that are those of accounts for several
     hosts, or of one that has rights for other hosts than its own, or may be taken for another:
     what somebody may depends on that; "" where an account or rights of some hosts have no name,
-    and may be anybody's.
+    and may be anybody's. `limited_accounts` are the names of those that may ask so many questions
+    an hour, and of who may be taken for one.
 
     `lowered` are those characters of names, but ASCII's, that it takes for others, if it tells so:
     by its own rules, which know of fewer letters than Python's.
@@ -79,6 +80,7 @@ class Server:
     grants: frozenset[tuple[str, ...]] = frozenset()
     place: str = ""
     several_accounts: frozenset[str] = frozenset()
+    limited_accounts: frozenset[str] = frozenset()
     lowered: Mapping[int, str] | None = field(default=None, compare=False)
     began: int = field(default=0, compare=False)
     tells_commits: bool = field(default=False, compare=False)

@@ -90,6 +90,12 @@ _SEVERAL_ACCOUNTS = (
     # Who may be taken for another has his rights, for the host that he himself comes from.
     " UNION SELECT User FROM mysql.proxies_priv"
 )
+_LIMITED = "SELECT User FROM mysql.user WHERE max_questions > 0"
+_LIMITED_BY_JSON = (
+    "SELECT User FROM mysql.global_priv WHERE JSON_VALUE(Priv, '$.max_questions') > 0"
+)
+_TAKEN_FOR = "{0} UNION SELECT User FROM mysql.proxies_priv WHERE Proxied_user IN ({0})"
+"""These, and who may be taken for one."""
 _HAS_ACCOUNTS_IN_A_VIEW = (10, 4)
 """The first version of MariaDB in which `mysql.user` is one, which fails without its definer."""
 
@@ -152,6 +158,8 @@ async def load_server(
     views = flavour == "mariadb" and version >= _HAS_ACCOUNTS_IN_A_VIEW
     accounts = _SEVERAL_ACCOUNTS.format("global_priv" if views else "user")
     several = await rows_of(connection, accounts) if readable else []
+    limits = _TAKEN_FOR.format(_LIMITED_BY_JSON if views else _LIMITED)
+    limited = await rows_of(connection, limits) if readable else []
     folds = int(told["lower_case_table_names"])
     return Server(
         flavour=flavour,
@@ -167,6 +175,7 @@ async def load_server(
         grants=await _shown(connection, _GRANTS) if readable else frozenset(),
         place=text_of(place),
         several_accounts=frozenset(text_of(name) for (name,) in several),
+        limited_accounts=frozenset(text_of(name) for (name,) in limited),
         declared=frozenset(declared),
         zones=await rows_of(connection, _ZONES) == [(1,)],
         began=await began(connection),
