@@ -55,7 +55,7 @@ def ended_by(command: ClientCommand, meaning: Meaning) -> Collection[int]:
     as well: of that nothing is known here."""
     if command.code == Command.PROCESS_KILL:
         return (int.from_bytes(command.payload[_NUMBER], "little"),)
-    if command.code == Command.QUERY and any(s.kind is Kind.UNKNOWN for s in meaning.statements):
-        says_so = _WORD in command.payload.replace(b"\0", b"").lower()
-        return _ANY if says_so else _NONE
+    if any(statement.kind is Kind.UNKNOWN for statement in meaning.statements):
+        may = command.code != Command.QUERY or _WORD in command.payload.replace(b"\0", b"").lower()
+        return _ANY if may else _NONE
     return meaning.kills

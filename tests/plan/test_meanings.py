@@ -368,6 +368,15 @@ async def test_no_plan_for_other_literals_is_kept_where_these_decide(first: byte
             assert isinstance(made, Read) is (form == b"%Y")
 
 
+async def test_each_kill_ends_the_connection_that_it_names() -> None:
+    async with planner_and_session() as (planner, state):
+        meanings = Meanings(planner)
+        for number in (7, 8, 7):
+            for kill in (b"KILL %d", b"KILL CONNECTION %d", b"/* so */ KILL HARD %d"):
+                assert meanings.of(command(kill % number), state).kills == {number}
+            assert not meanings.of(command(b"KILL QUERY %d" % number), state).kills
+
+
 async def test_where_a_server_has_zones_it_does_not_matter_how_they_are_named() -> None:
     read = b"SELECT a FROM t1 WHERE a > CONVERT_TZ('2020-01-01', '%s', '+01:00')"
     async with planner_and_session() as (planner, state):
