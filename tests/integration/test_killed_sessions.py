@@ -92,6 +92,19 @@ def test_who_was_killed_has_no_hit_once_that_is_told(
             ask(victim, READ)
 
 
+def test_nor_is_it_told_how_many_rows_its_last_hit_had(log_in: LogIn, killer: Session) -> None:
+    """Which is answered without MySQL as well."""
+    for _ in range(TIMES):
+        victim = log_in()
+        for _ in range(2):
+            assert ask(victim, READ) == 7
+            assert ask(victim, "SELECT FOUND_ROWS()") == 1
+        assert ask(victim, READ) == 7
+        run(killer, f"KILL {number_of(victim)}")
+        with pytest.raises(pymysql.MySQLError):
+            ask(victim, "SELECT FOUND_ROWS()")
+
+
 def test_so_it_is_by_the_command_of_the_protocol(
     upstream: PrivateSqlServer, log_in: LogIn, killer: Session
 ) -> None:

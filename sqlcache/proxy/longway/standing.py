@@ -283,6 +283,7 @@ class Standing:
     def doubt(self) -> None:
         """A KILL may have ended the session: see `kills`."""
         self._doubted_at = perf_counter()
+        self.context = None
         if self.has_begun:
             self.straight.open(None, self.own.view, self.state)
 
