@@ -30,7 +30,7 @@ class Answers:
         self._metrics = shared.metrics
         self._course = shared.course
         self._last = shared.last
-        self._kills = shared.limits.kills
+        self._kills = shared.options.kills
         self._diagnostics = shared.diagnostics
         self._meanings = shared.meanings
         self._writes = shared.writes
