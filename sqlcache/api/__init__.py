@@ -17,7 +17,7 @@ asks the engine, and has aiomysql's converters decode the stored packets.
 - `reads`: the quick way of reads
 - `cached`, `keys`, `captures`, `code`, `values`: the decorator, the keys of calls, values as bytes
 - `collect`, `hangs`, `store`, `flights`: what a body reads, on what its value hangs, where that is
-  kept, who shares a run
+  kept, who shares a run and by `own_errors` has an exception of his own
 - `misuse`: what is refused before anything is sent
 - `sqlalchemy`: an engine of SQLAlchemy on the same cache
 """

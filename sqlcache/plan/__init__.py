@@ -9,7 +9,8 @@ the same. `confirmations` tell whether all that is so now. `reader` says what te
 `prepared_by_name`) it makes `plans`, which the doors only have to execute. What comes of a
 statement `explanations` tell people.
 
-- Of a session: its `variables` and `rights`, and its `temporary` tables.
+- Of a session: its `variables`, `rights` and `temporary` tables, and for how long the server bears
+  its `silence`; of its account the `quotas`.
 - Of a prepared statement: what its `parameters` are taken for.
 - Of rows: `pins`, those of reads in `read_pins`, of writes in `write_pins`; `probes` ask the server
   for the latter.

@@ -12,8 +12,9 @@
   look at the one before, and `last_command` is what is noted of that.
 - `row_changes` tells what of a table's rows writes touch, and `still_to_come` whether more of a
   command's statements may write.
-- `signs_of_life`, `idleness` and `embedded_session` are about its client. `checks` compare hits
-  with what MySQL says, by a `comparison`; `slow_reads` puts slow ones into the log.
+- `signs_of_life`, `idleness` and `embedded_session` are about its client; `kills` tell whom another
+  client has ended. `checks` compare hits with what MySQL says, by a `comparison`; `slow_reads` puts
+  slow ones into the log.
 - `session_parts` has one of each of these, and `session_options` the settings that they go by. All
   sessions of a process have their `room` together.
 """
