@@ -1,10 +1,10 @@
 """Sees to it that all processes of a deployment use the same list of nodes, and one protocol.
 
 Two lists lead one tag to two nodes, and what one process writes the other would not see. Nor would
-one that does not read what the other puts into logs, that waits for shorter read leases, that
-gives a node up sooner than the other distrusts it (`memcache.health`), or takes the mark of a write
-for a dead one's that is not. So each node holds twice what is in use: a digest of the list, the
-format of tags' logs, and the read lease.
+one that does not read what the other puts into logs, that waits for shorter read leases, that gives
+a node up sooner than the other distrusts it (`memcache.health`), or takes the fence of a write for
+a dead one's that is not. So each node holds twice what is in use: a digest of the list, the format
+of tags' logs, and the read lease.
 
 - One lapses unless somebody at work renews it; with it are the other `_TIMES`. Who starts, and
   finds another one than its own, must not: those at work are to be stopped first. Who is at work

@@ -29,6 +29,8 @@ _BULK = bytes((Command.STMT_BULK_EXECUTE,))
 _BULK_BRINGS_TYPES = 128
 _BYTES = 2_400  # a statement takes, next to its texts, its parameters and what it means
 _SHARED_BYTES = 6_000  # of what it means: that is the same for all sessions that prepare it
+_UNNAMED_BYTES = TYPE_BYTES + 1  # the type of a parameter without a name, at the most
+_LONGEST_TYPE_BYTES = 64  # its name included: of a longer one executions are not followed
 _MOST_WAYS = 4  # of executing a statement, after which its answers are not cached any more
 
 
@@ -146,7 +148,7 @@ class Prepared:
 
     def weigh(self) -> int:
         """About how many bytes it takes; gives how many more than the last time."""
-        each = 40 * self.parameters
+        each = 40 * self.parameters + len(self.types or b"")
         known = max(self.meaning_bytes - _SHARED_BYTES, 0) + self.plan_bytes
         packets = len(self.last_hit or b"")
         for _, packet in self.unseen:
@@ -196,25 +198,16 @@ class Prepared:
         if cursor:
             self._like_last = None
         if not self.parameters:
-            known = _is_bare(payload, capabilities) and not (ends_cursor or self.long_data)
-            execution = Execution(b"" if known else None, cursor=cursor)
-            self._like_last = (
-                _Like.of(payload, len(payload), b"", None, execution) if known else None
-            )
-            return execution
+            is_known = _is_bare(payload, capabilities) and not (ends_cursor or self.long_data)
+            return self._read_bare(payload, Execution(b"" if is_known else None, cursor=cursor))
         bind_at = self._bind_at(payload, capabilities)
         if bind_at is None:
             self.lose_track()
             return Execution(None, cursor=cursor)
         values = bind_at + 1
         has_types = payload[bind_at] != 0
-        if has_types and self.types is not None and payload.startswith(self.types, values):
-            values += len(self.types)
-        elif has_types:
-            self.types, self._each_type, values = self._read_types(payload, values, capabilities)
-            self._like_last = None
-            for place, type_ in enumerate(self._each_type):
-                self._not_texts[place] |= type_[0] not in TEXTS
+        if has_types:
+            values = self._take_types(payload, values, capabilities)
         if self.types is None:
             self._not_texts = bytearray(ANYTHING * self.parameters)
             return Execution(None, bind_at, has_types, cursor)
@@ -235,12 +228,21 @@ class Prepared:
         ways = b"".join(each.told() for each in self.ways)
         told = b"%d:" % len(self.types) + self.types + b"%d:" % len(self.ways) + ways + way.nulls
         alike = not any(nulls) and len(self.dateless) == self.parameters and all(self.dateless)
+        alike = alike and len(self.types) <= _UNNAMED_BYTES * self.parameters
         execution = Execution(told + payload[values:], bind_at, has_types, cursor, way, new_way)
         if alike and are_numbers(self._each_type):
             again = Execution(None, bind_at, has_types, cursor, way)
             self._like_last = like = _Like.of(payload, values, told, self.types, again)
             if new_way and has_types and len(self.ways) == 1:
                 self.alike.first = like
+        return execution
+
+    def _read_bare(self, payload: bytes, execution: Execution) -> Execution:
+        """The same of one without parameters. What stands behind it, of any length, the server
+        passes over: of such the next is read anew."""
+        self._like_last = None
+        if execution.parameters is not None and len(payload) <= _MOST_BARE_BYTES:
+            self._like_last = _Like.of(payload, len(payload), b"", None, execution)
         return execution
 
     def runs_under(self, preparing: bytes) -> None:
@@ -423,6 +425,18 @@ class Prepared:
         if len(payload) <= bind_at:
             raise ProtocolError("a COM_STMT_EXECUTE is cut short")
         return bind_at
+
+    def _take_types(self, payload: bytes, at: int, capabilities: int) -> int:
+        """Takes in the types that stand there; gives where they end."""
+        if self.types is not None and payload.startswith(self.types, at):
+            return at + len(self.types)
+        self.types, self._each_type, at = self._read_types(payload, at, capabilities)
+        self._like_last = None
+        for place, type_ in enumerate(self._each_type):
+            self._not_texts[place] |= type_[0] not in TEXTS
+        if len(self.types) > _LONGEST_TYPE_BYTES * self.parameters:
+            self.lose_track()
+        return at
 
     def _read_types(
         self, payload: bytes, start: int, capabilities: int

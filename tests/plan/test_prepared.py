@@ -1,6 +1,7 @@
 """Executions of prepared statements: what decides their answers, what the server is told."""
 
 import struct
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from sqlcache.plan import parameters
 from sqlcache.plan.meanings import MOST_PARAMETERS
 from sqlcache.plan.parameters import MOST_FORMED, NEGATIVE, forms
 from sqlcache.plan.parameters import PLAIN as PLAIN_FORM
-from sqlcache.plan.prepared import Prepared
+from sqlcache.plan.prepared import Alike, Prepared
 from sqlcache.sql.lexer import lex
 from sqlcache.sql.pieces import Dialect
 from tests.costs import a_moment, costs_at_most
@@ -500,6 +501,39 @@ def test_what_has_no_parameters_is_like_its_last_execution() -> None:
     assert statement.read(with_cursor, PLAIN).cursor
     assert statement.like_last(packet(0, bare)) is None
     assert statement.read(bare, PLAIN).parameters is None  # it ends the cursor
+
+
+LONG_NAME = b"\xfd" + (1_000_000).to_bytes(3, "little") + bytes(1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "payload"),
+    [
+        (0, execution(b"", b"", nulls=b"") + bytes(1_000_000)),
+        (1, with_attributes(1, LONG + LONG_NAME, ONE)),
+    ],
+    ids=["bytes behind it", "a long name"],
+)
+def test_of_an_execution_nothing_long_is_kept(parameters: int, payload: bytes) -> None:
+    """What was prepared alike shares what is known of the first, for as long as it is planned."""
+    alike = Alike()
+    tracemalloc.start()
+    try:
+        statement = prepared(parameters)
+        statement.alike, statement.dateless = alike, (True,) * parameters
+        for _ in range(3):
+            statement.read(payload, ATTRIBUTES if parameters else PLAIN)
+        assert tracemalloc.get_traced_memory()[0] < len(payload) / 2
+    finally:
+        tracemalloc.stop()
+
+
+def test_names_are_told_of_by_the_weight() -> None:
+    name = text(bytes(50))
+    named, plain = prepared(1), prepared(1)
+    named.read(with_attributes(1, LONG + name, ONE), ATTRIBUTES)
+    plain.read(with_attributes(1, LONG + text(b""), ONE), ATTRIBUTES)
+    assert named.weigh() - plain.weigh() >= len(name) - 1
 
 
 def test_only_a_whole_packet_is_like_the_last() -> None:
