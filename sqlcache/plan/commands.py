@@ -11,7 +11,6 @@ from sqlcache.plan.variables import NEXT, prepares_alike
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
 from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.statement import (
-    ANY_CONNECTION,
     NO_MARKERS,
     NO_OPERANDS,
     Computed,
@@ -151,11 +150,8 @@ class Meaning:
 
     @cached_property
     def kills(self) -> frozenset[int]:
-        """The numbers of connections that it ends, see `Statement`: of what an EXECUTE runs, if
-        that is not known, any."""
-        told = {s.kills for s in self.statements if s.kills is not None}
-        runs_any = any(s.verb == "EXECUTE" for s in self.statements)
-        return frozenset(told | {ANY_CONNECTION} if runs_any else told)
+        """The numbers of connections that it ends, see `Statement`."""
+        return frozenset(s.kills for s in self.statements if s.kills is not None)
 
     @cached_property
     def opaque_session(self) -> bool:

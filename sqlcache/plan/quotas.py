@@ -24,25 +24,44 @@ _OF_READS_ALONE = frozenset(
         NEW_SESSIONS_RIGHTS,
         PLACE,
         SEVERAL_ACCOUNTS,
+        "auto_increment_increment",
+        "auto_increment_offset",
+        "cte_max_recursion_depth",
         "eq_range_index_dive_limit",
         "group_concat_max_len",
         "idle_readonly_transaction_timeout",
         "idle_transaction_timeout",
         "idle_write_transaction_timeout",
+        "identity",
+        "innodb_lock_wait_timeout",
+        "insert_id",
         "interactive_timeout",
         "join_buffer_size",
         "join_cache_level",
+        "last_insert_id",
+        "lock_wait_timeout",
+        "long_query_time",
+        "low_priority_updates",
         "max_execution_time",
         "max_heap_table_size",
         "max_join_size",
         "max_length_for_sort_data",
         "max_statement_time",
+        "net_read_timeout",
+        "net_retry_count",
+        "net_write_timeout",
+        "profiling_history_size",
+        "pseudo_thread_id",
+        "rand_seed1",
+        "rand_seed2",
         "range_optimizer_max_mem_size",
         "read_rnd_buffer_size",
         "sort_buffer_size",
         "sql_big_selects",
         "sql_select_limit",
+        "timestamp",
         "tmp_table_size",
+        "unique_checks",
         "wait_timeout",
     }
 )
@@ -67,8 +86,8 @@ def is_limited(globals_: Globals, user: bytes) -> bool:
 
 
 def shape_reads_alone(names: Iterable[str]) -> bool:
-    """Whether these settings change nothing but what queries find, and how long that takes: neither
-    how texts are read, nor what is known of writes."""
+    """Whether these settings change nothing but what queries find or writes put there, and how long
+    that takes: neither how texts are read, nor which tables are known to be written."""
     return all(name in _OF_READS_ALONE or name.startswith(_PLANS) for name in names)
 
 

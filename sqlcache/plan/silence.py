@@ -8,9 +8,11 @@ _END_THE_IDLE = (
     "idle_readonly_transaction_timeout",
     "idle_write_transaction_timeout",
 )
-"""MariaDB's for transactions, none where they are 0. They count here outside of these as well: so
-nobody has to follow which transaction comes next."""
+"""MariaDB's for transactions, none where they are not above 0. They count here outside of these as
+well: so nobody has to follow which transaction comes next."""
 _WAIT = "wait_timeout"
+_LEAST_WAIT_S = 1.0
+"""What the server takes for less than that."""
 _AT_LOGIN = "interactive_timeout"
 """What `wait_timeout` is as a client logs in that says it is interactive."""
 
@@ -21,15 +23,26 @@ def longest_s(
     """In seconds; infinity where nothing is told of it, and 0 where what is told is no number.
     `of_login`: the globals, of a client that is interactive. Whether it still has what it began
     with is not known, but where it has set that: COM_RESET_CONNECTION makes it the global one."""
-    limits = [_seconds(setting(_WAIT))]
-    limits += [_seconds(told) for told in map(setting, _END_THE_IDLE) if told != "0"]
+    limits = [_wait_s(setting(_WAIT))]
     if _WAIT not in own:
-        limits.append(_seconds(of_login.get(_AT_LOGIN, "")))
+        limits.append(_wait_s(of_login.get(_AT_LOGIN, "")))
+    limits += map(_idle_s, map(setting, _END_THE_IDLE))
     return min(limits)
 
 
-def _seconds(told: str) -> float:
-    try:
-        return float(told) if told else math.inf
-    except ValueError:
-        return 0.0
+def _wait_s(told: str) -> float:
+    return max(float(told), _LEAST_WAIT_S) if _is_number(told) else _unknown_s(told)
+
+
+def _idle_s(told: str) -> float:
+    if not _is_number(told):
+        return _unknown_s(told)
+    return seconds if (seconds := float(told)) > 0 else math.inf
+
+
+def _unknown_s(told: str) -> float:
+    return 0.0 if told else math.inf
+
+
+def _is_number(told: str) -> bool:
+    return told.isascii() and told.removeprefix("-").isdigit()

@@ -5,18 +5,17 @@ connection tells, which MySQL ends, but perhaps a moment later than that OK has 
 is in doubt before the OK is passed on: it has no hit until MySQL has answered it.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from sqlcache.mysql.constants import Command
+from sqlcache.mysql.packets import End
 from sqlcache.plan.commands import ClientCommand, Meaning
-from sqlcache.sql.statement import ANY_CONNECTION, Kind
+from sqlcache.sql.statement import ANY_CONNECTION
 
 _NUMBER = slice(1, 5)  # in the payload of a COM_PROCESS_KILL
 _BITS = 0xFFFFFFFF  # of a number that a server greets with
 _NONE: Collection[int] = ()
-_ANY = (ANY_CONNECTION,)
-_WORD = b"kill"
 
 Doubts = Callable[[], None]
 
@@ -50,12 +49,17 @@ class Kills:
                 doubts()
 
 
-def ended_by(command: ClientCommand, meaning: Meaning) -> Collection[int]:
-    """The numbers of the connections that a command ends, if it does. Code that it calls may do so
-    as well: of that nothing is known here."""
+def ended_by(
+    command: ClientCommand, meaning: Meaning, before: int, ends: Sequence[End]
+) -> Collection[int]:
+    """The numbers of the connections that a command has ended, by those `ends` of its statements'
+    answers that came now, behind so many `before`: who fails to kill puts nobody in doubt. Of code
+    that it calls, or that is not read, nothing is known."""
+    if all(end.status is None for end in ends):
+        return _NONE
     if command.code == Command.PROCESS_KILL:
         return (int.from_bytes(command.payload[_NUMBER], "little"),)
-    if any(statement.kind is Kind.UNKNOWN for statement in meaning.statements):
-        may = command.code != Command.QUERY or _WORD in command.payload.replace(b"\0", b"").lower()
-        return _ANY if may else _NONE
-    return meaning.kills
+    if any(statement.calls_stored for statement in meaning.statements):  # it may have many ends
+        return meaning.kills
+    ran = zip(meaning.statements[before:], ends, strict=False)
+    return {s.kills for s, end in ran if s.kills is not None and end.status is not None}

@@ -14,6 +14,7 @@ from sqlcache.mysql.connection import Channel
 from sqlcache.proxy.longway.way import LongWay
 
 _LOOKS = 3  # in the time after which the server ends the session
+_LEAST_S = 1.0  # of that: it gives nobody less
 
 
 class SignsOfLife:
@@ -49,7 +50,7 @@ class SignsOfLife:
             self._next_look = None
 
     def _may_be_silent_for(self, longest_s: float) -> None:
-        every_s = min(self._most_s, longest_s / _LOOKS)
+        every_s = min(self._most_s, max(longest_s, _LEAST_S) / _LOOKS)
         sooner, self._every_s, self._longest_s = every_s < self._every_s, every_s, longest_s
         if sooner and self._next_look is not None:
             self._next_look.cancel()

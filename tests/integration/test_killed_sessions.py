@@ -133,6 +133,20 @@ def test_others_and_who_has_a_query_killed_have_hits_as_before(
     assert is_hit(relay, other)
 
 
+@pytest.mark.parametrize(
+    "kill", ["KILL 0", "KILL 0 + 0", f"KILL {'9' * 5_000}", "KILL {victim} + 0"]
+)
+def test_who_may_not_kill_takes_nobodys_hits(
+    relay: PrivateSqlcache, log_in: LogIn, killer: Session, kill: str
+) -> None:
+    victim, other = log_in(), log_in()
+    wait_until(lambda: is_hit(relay, other), 10, "a hit")
+    with pytest.raises(pymysql.MySQLError):
+        run(victim, kill.format(victim=number_of(killer)))
+    assert is_hit(relay, other)
+    assert ask(victim, READ) == 7
+
+
 def test_who_may_have_been_killed_has_hits_again_when_mysql_has_answered(
     relay: PrivateSqlcache, log_in: LogIn, killer: Session
 ) -> None:

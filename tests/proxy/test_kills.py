@@ -1,68 +1,82 @@
 """Which sessions a command may have ended."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
 
 from sqlcache.mysql.constants import Command
-from sqlcache.mysql.packets import packet
-from sqlcache.plan.commands import UNKNOWN, ClientCommand, Meaning
+from sqlcache.mysql.packets import End, packet
+from sqlcache.plan.commands import ClientCommand, Meaning
 from sqlcache.proxy.kills import Kills, ended_by
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.pieces import Dialect
-from sqlcache.sql.statement import ANY_CONNECTION, Kind
+from sqlcache.sql.statement import ANY_CONNECTION
 
 ANY = {ANY_CONNECTION}
 
 
-def ends(code: int, payload: bytes, meaning: Meaning) -> set[int]:
+DONE, FAILED = End(2, 0), End(None, 0)
+
+
+def ended(
+    code: int, payload: bytes, meaning: Meaning, ends: Sequence[End], before: int = 0
+) -> set[int]:
     whole = packet(0, bytes((code,)) + payload)
-    return set(ended_by(ClientCommand(code, whole, whole=True), meaning))
+    return set(ended_by(ClientCommand(code, whole, whole=True), meaning, before, ends))
+
+
+def meaning_of(text: str) -> Meaning:
+    return Meaning(analyse(text.encode(), Dialect()))
 
 
 @pytest.mark.parametrize(
-    ("text", "ended"),
+    ("text", "named"),
     [
         ("KILL 7", {7}),
         ("kill hard connection 7;", {7}),
         ("KILL 7; SELECT 1; KILL 8", {7, 8}),
         ("SET STATEMENT max_statement_time = 1 FOR KILL 7", {7}),
         ("KILL 0x7", ANY),
+        (f"KILL {'7' * 5_000}", ANY),
         ("KILL @n", ANY),
         ("KILL (SELECT 7)", ANY),
         ("KILL USER ann", ANY),
         ("KILL SOFT USER 'ann'@'%'", ANY),
-        ("EXECUTE k", ANY),
-        ("EXECUTE IMMEDIATE 'KILL 7'", ANY),
-        ("BEGIN NOT ATOMIC KILL 7; END", ANY),
-        ("BEGIN NOT ATOMIC SELECT 7; END", set()),
         ("KILL QUERY 7", set()),
         ("KILL HARD QUERY ID 7", set()),
         ("SELECT 'KILL 7'", set()),
     ],
 )
 def test_a_kill_names_the_connection_that_it_ends_or_may_end_any(
-    text: str, ended: set[int]
+    text: str, named: set[int]
 ) -> None:
-    meaning = Meaning(analyse(text.encode(), Dialect()))
-    odd = any(each.kind is Kind.UNKNOWN for each in meaning.statements)
-    assert odd is text.startswith("BEGIN")
-    assert ends(Command.QUERY, text.encode(), meaning) == ended
+    meaning = meaning_of(text)
+    ends = [DONE] * len(meaning.statements)
+    assert ended(Command.QUERY, text.encode(), meaning, ends) == named
 
 
-def test_so_do_commands_of_the_protocol() -> None:
-    assert ends(Command.PROCESS_KILL, b"\7\1\0\0", Meaning()) == {263}
-    assert ends(Command.STMT_EXECUTE, b"\1\0\0\0\0\1\0\0\0", UNKNOWN) == ANY
-    assert ends(Command.PING, b"", Meaning()) == set()
+def test_who_fails_to_kill_ends_nobody() -> None:
+    text = "KILL 7; SELECT 1; KILL 8"
+    query, meaning = (Command.QUERY, text.encode()), meaning_of(text)
+    assert ended(*query, meaning, [FAILED]) == set()
+    assert ended(*query, meaning, [DONE, DONE, FAILED]) == {7}
+    assert ended(*query, meaning, [DONE, FAILED], before=1) == set()
+    assert ended(*query, meaning, [DONE, DONE], before=1) == {8}
+    assert ended(Command.PROCESS_KILL, b"\7\0\0\0", Meaning(), [FAILED]) == set()
+
+
+def test_so_does_a_command_of_the_protocol() -> None:
+    assert ended(Command.PROCESS_KILL, b"\7\1\0\0", Meaning(), [DONE]) == {263}
+    assert ended(Command.PING, b"", Meaning(), [DONE]) == set()
 
 
 @pytest.mark.parametrize(
-    ("ended", "doubted"),
+    ("killed", "doubted"),
     [({7}, "a"), ({8, 9}, "b"), ({7 + (1 << 32)}, "a"), (ANY, "ab"), ({9}, "")],
 )
 def test_those_are_in_doubt_whose_connections_these_are(
-    ended: Collection[int], doubted: str
+    killed: Collection[int], doubted: str
 ) -> None:
     class Login:
         def __init__(self, connection: int) -> None:
@@ -77,5 +91,5 @@ def test_those_are_in_doubt_whose_connections_these_are(
     for doubts, number in sessions:
         kills.begin(doubts, Login(number))
     kills.end(sessions[2][0])
-    kills.ran(ended)
+    kills.ran(killed)
     assert "".join(told) == doubted

@@ -127,6 +127,7 @@ class Answers:
         self._relay.take_commits()  # of what sqlcache asked itself
         names_commits = self._standing.state.names_commits and not meaning.may_set
         prepared = self._meanings.prepared(command)
+        meant, ended = meaning, 0  # statements of it
         while not tracker.done:
             held, grown = tracker.held_bytes, 0
             chunk = await self._relay.read(tracker)
@@ -146,8 +147,9 @@ class Answers:
                 await self._writes.withdraw(meaning)
             elif tracker.ends or tracker.done:  # what tells that something is prepared has no end
                 await self._writes.publish(tracker, meaning)
-            if tracker.ends and (ended := ended_by(command, meaning)):
-                self._kills.ran(ended)
+            if meant.kills or command.code == Command.PROCESS_KILL:
+                self._kills.ran(ended_by(command, meant, ended, tracker.ends))
+                ended += len(tracker.ends)
             if kept is not None:
                 kept.add(chunk)
             if prepared is not None and prepared.columns and tracker.columns:

@@ -206,6 +206,9 @@ def _harmless(cursor: Cursor) -> Statement:
     return with_functions(statement, function_use(cursor, cursor.rest))
 
 
+_MOST_DIGITS = 20  # of 64 bits
+
+
 def _kill(cursor: Cursor) -> Statement:
     statement = _harmless(cursor)
     cursor.at += 1
@@ -214,7 +217,7 @@ def _kill(cursor: Cursor) -> Statement:
         return statement
     cursor.take("CONNECTION")
     told = [token.text for token in cursor.rest]
-    is_number = len(told) == 1 and told[0].isdigit()
+    is_number = len(told) == 1 and told[0].isdigit() and len(told[0]) <= _MOST_DIGITS
     return replace(statement, kills=int(told[0]) if is_number else ANY_CONNECTION)
 
 
