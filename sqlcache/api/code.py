@@ -105,6 +105,7 @@ def _attributes_set_by(code: CodeType) -> frozenset[str]:
 _LruCached: Final = type(_set_by)
 SAY_WHAT_IT_IS: Final = frozenset(
     {*WRAPPER_ASSIGNMENTS, "__signature__", "_is_coroutine", "_is_coroutine_marker", "pytestmark"}
+    | {"__dataclass_transform__"}
 )
 """Attributes by which others see what a function is, and which it does not go by itself."""
 

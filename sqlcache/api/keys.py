@@ -88,6 +88,8 @@ _HOLDING_FUNCTIONS: Final[Mapping[type, tuple[str, ...]]] = {
     partial: ("func", "args", "keywords"),
     partialmethod: ("func", "args", "keywords"),
 }
+_OF_HOLDERS: Final = frozenset((*vars(cached_property(repr)), *vars(partialmethod(repr))))
+"""What these keep for themselves among their attributes: what they hold, and such as a lock."""
 _OF_THE_INTERPRETER: Final = (
     BuiltinFunctionType,
     MethodWrapperType,
@@ -326,7 +328,10 @@ def _function(function: FunctionType, around: _Around) -> Iterable[bytes]:
 
 def _given(what: object, around: _Around) -> Iterable[bytes]:
     """The attributes that a function was given, or what holds one."""
+    own = _OF_HOLDERS if isinstance(what, cached_property | partialmethod) else frozenset()
     for name, value in given_to(what):
+        if name in own:
+            continue
         yield b"given " + name.encode()
         yield digest(_fields_of(value, around))
 

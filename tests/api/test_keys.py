@@ -13,8 +13,8 @@ import uuid
 from collections import namedtuple
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from functools import cached_property, partialmethod
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, dataclass_transform
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -414,6 +414,32 @@ def with_metadata(metadata: Any) -> type:
 def test_the_metadata_of_a_dataclass_s_fields_count() -> None:
     assert KEYS.of((with_metadata("a"),), {}) == KEYS.of((with_metadata("a"),), {})
     assert KEYS.of((with_metadata("a"),), {}) != KEYS.of((with_metadata("b"),), {})
+
+
+def by_holder(holder: Callable[[Any], Any], given: object = None) -> Any:
+    def where(self: Any) -> Any: ...
+
+    class Query(BaseModel, ignored_types=(cached_property, partialmethod)):
+        x: int = 1
+        held = holder(where)
+
+    if given is not None:
+        vars(Query)["held"].given = given
+    return Query
+
+
+class Derived(cached_property[Any]):
+    pass
+
+
+@pytest.mark.parametrize(
+    "holder",
+    [cached_property, Derived, partialmethod, dataclass_transform(field_specifiers=(field,))],
+)
+def test_what_a_decorator_of_python_s_keeps_for_itself_is_no_part_of_a_key(holder: Any) -> None:
+    """Such as a lock. What an app has given it counts."""
+    one, alike, other = by_holder(holder), by_holder(holder), by_holder(holder, "given")
+    assert KEYS.of((one(),), {}) == KEYS.of((alike(),), {}) != KEYS.of((other(),), {})
 
 
 def test_a_class_that_captures_its_cache_has_a_value() -> None:
