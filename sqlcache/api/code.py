@@ -65,7 +65,7 @@ def given_to(value: Any) -> list[tuple[str, object]]:
         names -= value._made_of
     function = function_of(value)
     if names and function is not None:
-        names -= _attributes_set_by(function.__code__)
+        names -= _attributes_set_by(function.__code__, function.__code__.co_qualname)
     if names and type(value) is FunctionType and "__wrapped__" in names:
         wrapped = value.__dict__["__wrapped__"]
         if any(is_set(cell) and cell.cell_contents is wrapped for _, cell in captured(value)):
@@ -94,12 +94,36 @@ def _set_by(code: CodeType) -> frozenset[str]:
 
 
 @lru_cache(1_024)
-def _attributes_set_by(code: CodeType) -> frozenset[str]:
-    """The attributes that the code, or code in it, sets, of whatever."""
-    own = {i.argval for i in dis.get_instructions(code) if i.opname == "STORE_ATTR"}
-    return frozenset(own).union(
-        *(_attributes_set_by(const) for const in code.co_consts if isinstance(const, CodeType))
-    )
+def _attributes_set_by(code: CodeType, qualname: str) -> frozenset[str]:
+    """The attributes that a function's code, or code in it, sets of what has the function's name,
+    and no others: they may be called so too."""
+    _, local, name = qualname.rpartition("<locals>.")
+    first, *rest = name.split(".")
+    read_by = "LOAD_DEREF" if local else "LOAD_GLOBAL"
+    path: list[tuple[str, object]] = [(read_by, first), *(("LOAD_ATTR", each) for each in rest)]
+    return frozenset() if first in _set_by(code) else frozenset(_set_on(path, code))
+
+
+def _set_on(path: list[tuple[str, object]], code: CodeType) -> Iterator[str]:
+    """The attributes that are set of what these instructions have read."""
+    op, name = path[0]
+    if op == "LOAD_DEREF" and name not in code.co_freevars:  # a variable of its own, or of none
+        return
+    read = [(i.opname, i.argval) for i in dis.get_instructions(code) if i.opname != "EXTENDED_ARG"]
+    for at, (op, name) in enumerate(read):
+        if op == "STORE_ATTR":
+            end = at if read[at - 1][0] != "SWAP" else _began(name, read, at)
+            if read[max(end - len(path), 0) : end] == path:
+                yield name
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _set_on(path, const)
+
+
+def _began(name: str, read: list[tuple[str, Any]], end: int) -> int:
+    """Where an assignment such as `+=` has read the object of which it sets this attribute."""
+    begins = [("COPY", 1), ("LOAD_ATTR", name)]
+    return next((at for at in range(end - 2, 0, -1) if read[at : at + 2] == begins), 0)
 
 
 _LruCached: Final = type(_set_by)

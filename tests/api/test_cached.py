@@ -1765,11 +1765,48 @@ def by_class(cache: Cache, shelf: Any) -> Any:
     return load
 
 
+class Basket:
+    shelf = 0
+
+
+def by_what_others_have_too(cache: Cache, shelf: Any) -> Any:
+    """It sets an attribute of this name, and not its own."""
+
+    async def load() -> list[Any]:
+        basket = Basket()
+        basket.shelf = 5
+        basket.shelf += 1
+        return list(await cache.fetch_all(READ, (load.shelf,)))  # type: ignore[attr-defined]
+
+    load.shelf = shelf  # type: ignore[attr-defined]
+    return cache.cached()(load)
+
+
+def by_helper_that_sets(cache: Cache, shelf: Any) -> Any:
+    def helper(basket: Any) -> Any:
+        def inside(helper: Any) -> None:
+            helper.shelf = 5
+
+        inside(basket)
+        basket.helper = basket
+        basket.helper.shelf = 6
+        return helper.shelf  # type: ignore[attr-defined]
+
+    helper.shelf = shelf  # type: ignore[attr-defined]
+
+    @cache.cached()
+    async def load() -> list[Any]:
+        return list(await cache.fetch_all(READ, (helper(Basket()),)))
+
+    return load
+
+
 @pytest.mark.parametrize(
     "make",
     [
         *(by_helper, by_lru_cache, by_partial, by_what_was_copied, by_its_own),
         *(by_its_own_from_above, by_what_it_wraps, by_class),
+        *(by_what_others_have_too, by_helper_that_sets),
     ],
 )
 async def test_the_attributes_of_functions_count(cache: Cache, make: Callable[..., Any]) -> None:
@@ -1808,6 +1845,36 @@ async def test_an_attribute_that_a_function_sets_itself_is_what_it_brings_about(
 
     cached = cache.cached()(load)
     assert [await cached(), await cached(), load.calls] == [10, 10, 1]
+
+
+class Counting:
+    runs = 0
+
+    @staticmethod
+    async def names() -> list[Any]:
+        Counting.names.runs += 1  # type: ignore[attr-defined]
+        Counting.names.last = 5  # type: ignore[attr-defined]
+        return []
+
+
+async def counts_inside() -> list[Any]:
+    def count(n: int) -> None:
+        counts_inside.runs, counts_inside.last = (  # type: ignore[attr-defined]
+            counts_inside.runs + (n if n else 0),  # type: ignore[attr-defined]
+            n,
+        )
+
+    count(1)
+    return []
+
+
+@pytest.mark.parametrize("counts", [Counting.names, counts_inside])
+async def test_it_may_set_it_by_its_class_and_in_a_function_of_its_own(
+    cache: Cache, counts: Any
+) -> None:
+    counts.runs = 0
+    load = cache.cached(tags=["counts"])(counts)
+    assert [await load(), await load(), counts.runs] == [[], [], 1]
 
 
 async def test_marks_by_which_others_see_what_a_function_is_are_no_part_of_its_key(
