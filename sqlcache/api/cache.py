@@ -268,7 +268,9 @@ class Cache(Fetches):
                         yield row if into is None else Rows(names, ()).one(into, row)
                     await cursor.close()  # only now: it would read the rest
                     ended = True
-                    refuse_what_is_left_open(connection.server_status, sql)
+                    await refuse_what_is_left_open(
+                        self._app.planner, connection.session, connection.server_status, sql
+                    )
                 finally:
                     if ended:
                         connection.session.allow_hits(True)
@@ -295,7 +297,9 @@ class Cache(Fetches):
         async with self._writing("cache.execute()") as connection:
             await refuse_on_pool(self._app.planner, connection.session, sql)
             done = await run(connection, sql, params)
-            refuse_what_is_left_open(connection.server_status, sql)
+            await refuse_what_is_left_open(
+                self._app.planner, connection.session, connection.server_status, sql
+            )
             return done
 
     async def executemany(self, sql: str, many: Iterable[Any]) -> int:
@@ -307,7 +311,9 @@ class Cache(Fetches):
         async with self._writing("cache.executemany()") as connection:
             await refuse_on_pool(self._app.planner, connection.session, sql)
             changed = await run_many(connection, sql, many)
-            refuse_what_is_left_open(connection.server_status, sql)
+            await refuse_what_is_left_open(
+                self._app.planner, connection.session, connection.server_status, sql
+            )
             return changed
 
     @asynccontextmanager

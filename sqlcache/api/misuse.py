@@ -24,7 +24,6 @@ _MAY_BE_MISUSED: Final = re.compile(
     r"|CREATE|FLUSH|BACKUP|HANDLER)\b",
     re.IGNORECASE,
 )
-_PREPARES_XA: Final = re.compile(r"\bXA\s+PREPARE\b", re.IGNORECASE)
 _LOCKS: Final = re.compile(r"\bGET_LOCK\b", re.IGNORECASE)
 _SHORT_BYTES: Final = 512
 """As long as a text may be that is read while others wait."""
@@ -56,10 +55,15 @@ async def refuse_on_pool(planner: Planner, session: EmbeddedSession, sql: str) -
         )
 
 
-def refuse_what_is_left_open(status: int, sql: str) -> None:
+async def refuse_what_is_left_open(
+    planner: Planner, session: EmbeddedSession, status: int, sql: str
+) -> None:
     """Raises: UsageError where a text that has run has left its session in a transaction, by what
     MySQL says of that: the connection ends, and with it what was written."""
-    if status & Status.IN_TRANS and not _PREPARES_XA.search(sql):  # which outlives its connection
+    if not status & Status.IN_TRANS:
+        return
+    statements = await _statements(planner, session, sql)
+    if not statements or not statements[-1].prepares_branch:  # which outlives its connection
         raise UsageError(
             "this has begun a transaction and not ended it, so what it has written in that is lost:"
             " use `async with cache.transaction() as tx`, or end it in the same text"
@@ -77,23 +81,29 @@ async def refuse_in_transaction(planner: Planner, session: EmbeddedSession, sql:
 
 
 async def _alone(planner: Planner, session: EmbeddedSession, sql: str) -> Statement | None:
-    """What a text of one statement does, if it may be of those that are misused. A long one is read
-    in a thread; one that is longer than any is read is not."""
+    """What a text of one statement does, if it may be of those that are misused."""
     if not _may_be_misused(sql):
         return None
+    statements = await _statements(planner, session, sql)
+    return statements[0] if len(statements) == 1 else None
+
+
+async def _statements(
+    planner: Planner, session: EmbeddedSession, sql: str
+) -> tuple[Statement, ...]:
+    """What the statements of a text do. A long one is read in a thread; of one that is longer than
+    any is read, or cannot be, there are none."""
     reader, state = planner.reader, session.state
     text = sql.encode("utf-8", "surrogateescape")
     if len(text) > session.longest_bytes:
-        return None
+        return ()
     try:
         if len(text) <= _SHORT_BYTES:
-            statements = reader.statements(lex(text, state.dialect), text, state, prepared=False)
-        else:
-            lexed = await reader.apart(lex, text, state.dialect)
-            statements = await reader.statements_apart(lexed, text, state, prepared=False)
+            return reader.statements(lex(text, state.dialect), text, state, prepared=False)
+        lexed = await reader.apart(lex, text, state.dialect)
+        return await reader.statements_apart(lexed, text, state, prepared=False)
     except SqlSyntaxError:
-        return None
-    return statements[0] if len(statements) == 1 else None
+        return ()
 
 
 def _may_be_misused(sql: str) -> bool:

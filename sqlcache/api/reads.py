@@ -129,7 +129,9 @@ class Reads:
             if foreseen is not None:
                 connection.session.expect(*foreseen)
             rows = await read_on(connection, sql, params)
-            refuse_what_is_left_open(connection.server_status, sql)
+            await refuse_what_is_left_open(
+                self._planner, connection.session, connection.server_status, sql
+            )
             return rows
 
 

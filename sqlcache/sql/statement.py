@@ -190,7 +190,8 @@ class Statement:
     one no catalog tells.
 
     `access` is what a START TRANSACTION says that its transaction may do. `opens_snapshot`: it
-    begins with a snapshot, or by other settings than its session's.
+    begins with a snapshot, or by other settings than its session's. `prepares_branch`: it is an XA
+    PREPARE.
 
     `settings` are session variables it surely sets, in order: the variable's lower-case name and
     its value, quotes off, words in lower case, ON and TRUE as 1, OFF and FALSE as 0. SET NAMES
@@ -241,6 +242,7 @@ class Statement:
     transaction: Transaction | None = None
     access: Access | None = None
     opens_snapshot: bool = False
+    prepares_branch: bool = False
     settings: tuple[tuple[str, str | Computed], ...] = ()
     named: str | None = None
     text: str | None = None

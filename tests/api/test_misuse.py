@@ -69,6 +69,9 @@ async def test_a_transaction_is_begun_and_ended_by_its_block(cache: Cache, sql: 
         "/*!40000 BEGIN */; SELECT name FROM product WHERE id = 0",
         "XA BEGIN 'x'",
         "CALL begins()",
+        "BEGIN; UPDATE product SET name = 'xa prepare' WHERE id = 0",
+        "BEGIN /* XA PREPARE */; SELECT name FROM product WHERE id = 0",
+        "XA BEGIN 'x'; SELECT 'XA PREPARE' AS `xa prepare`",
     ],
 )
 async def test_a_text_that_leaves_a_transaction_open_is_no_success(cache: Cache, sql: str) -> None:
@@ -84,11 +87,19 @@ async def test_a_text_that_leaves_a_transaction_open_is_no_success(cache: Cache,
     assert await cache.fetch_value(READ) == ("lost" if sql.startswith("UPDATE") else "p0")
 
 
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        *("XA PREPARE 'ours'", "xa/* */prepare 'ours'; -- done", "/*!40000 XA PREPARE 'ours' */"),
+        f"/* {'long ' * 200}*/ XA PREPARE 'ours'",
+    ],
+    ids=["plain", "comment", "code", "long"],
+)
 async def test_a_branch_of_xa_may_be_prepared_in_one_text_and_ended_in_another(
-    cache: Cache,
+    cache: Cache, prepare: str
 ) -> None:
     write = "UPDATE product SET name = 'new' WHERE id = 0"
-    await cache.execute(f"XA BEGIN 'ours'; {write}; XA END 'ours'; XA PREPARE 'ours'")
+    await cache.execute(f"XA BEGIN 'ours'; {write}; XA END 'ours'; {prepare}")
     async with asyncio.timeout(20):
         while True:
             try:

@@ -70,6 +70,7 @@ def xa(cursor: Cursor) -> Statement:
         "XA",
         Kind.TRANSACTION,
         transaction=None if cursor.word == "RECOVER" else Transaction.XA,
+        prepares_branch=cursor.word == "PREPARE",
         writes_everything=not harmless,
         may_commit=not harmless,
         reason="it is about an XA transaction",
