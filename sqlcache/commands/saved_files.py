@@ -8,9 +8,11 @@ file that is not whole, or was changed, is refused before anything of it is used
 accidents, not against who can write the file.
 """
 
+import fcntl
 import hashlib
 import json
 import os
+import re
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -51,9 +53,9 @@ class Writer:
         self._digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
         self._counts: dict[str, int] = {}
         with _faults(path):
-            # Of a name of its own: another may save there at the same time.
-            made, part = mkstemp(".part", self._replaced.name + ".", self._replaced.parent)
-            self._part = Path(part)
+            with suppress(OSError):  # as of a folder that may be written to and not be read
+                _remove_left(self._replaced)
+            made, self._part = _part_of(self._replaced)
             self._file = os.fdopen(made, "wb")
             self._put(_MAGIC)
 
@@ -132,6 +134,30 @@ class SavedFile:
         if value_bytes > _LONGEST_BYTES:
             raise ConfigError(f"{self._path}: has a value that is too long")
         return Record(kind, file.read(key_bytes), file.read(value_bytes), node, ttl_s)
+
+
+def _part_of(file: Path) -> tuple[int, Path]:
+    """What is written before it takes the file's place, of a name of its own: another may save
+    there at the same time. It is locked as long as its writer lives, to tell that."""
+    while True:
+        made, part = mkstemp(".part", file.name + ".", file.parent)
+        with suppress(OSError):  # of a file system that has no locks: it is never taken for left
+            fcntl.flock(made, fcntl.LOCK_EX)
+        if os.fstat(made).st_nlink:
+            return made, Path(part)
+        os.close(made)  # it was removed before it was locked
+
+
+def _remove_left(file: Path) -> None:
+    """Removes the parts of those that were killed while they saved there."""
+    name = re.compile(re.escape(file.name) + r"\.[a-z0-9_]{8}\.part")
+    for part in file.parent.iterdir():
+        if name.fullmatch(part.name) and part.is_file():
+            with suppress(OSError):  # in use, or somebody else's
+                left = os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+                with open(left, "rb") as locked:
+                    fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    part.unlink()
 
 
 @contextmanager

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
+from tempfile import mkstemp
+from typing import Any
 
 import pytest
 
 from sqlcache.cli import main
+from sqlcache.commands import saved_files
 from sqlcache.commands.saved_files import COPY, HEADER, ITEM, Record, SavedFile, Writer
 from sqlcache.errors import ConfigError
 
@@ -62,6 +67,48 @@ def test_of_two_that_are_written_at_once_each_is_whole(tmp_path: Path) -> None:
         other.end({})
     assert SavedFile(path).header == {"prefix": "other"}
     assert [each.name for each in tmp_path.iterdir()] == ["saved"]
+
+
+def test_what_one_that_was_killed_has_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    """And nothing of one that is at work, or of another name."""
+    path = tmp_path / "saved"
+    others = {"saved.part", "saved.abcdefgh.parts", "other.abcdefgh.part", "saved.abcdefg.part"}
+    for name in others:
+        tmp_path.joinpath(name).touch()
+    tmp_path.joinpath("saved.linked__.part").symlink_to(tmp_path / "other.abcdefgh.part")
+    for _ in range(2):
+        killed = (
+            "import os, sys; from pathlib import Path; from sqlcache.commands import saved_files"
+        )
+        killed += "; saved_files.Writer(Path(sys.argv[1])); os.kill(os.getpid(), 9)"
+        assert subprocess.run([sys.executable, "-c", killed, path], check=False).returncode == -9
+        assert len(list(tmp_path.glob("saved.????????.part"))) == 2
+    with Writer(path) as one, Writer(path) as other:
+        assert len(list(tmp_path.glob("saved.????????.part"))) == 3
+        one.end({})
+        other.end({})
+    left = {each.name for each in tmp_path.iterdir()} - {"saved.linked__.part"}
+    assert left == {"saved", *others}
+
+
+def test_one_that_is_taken_for_left_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def make(*args: Any) -> tuple[int, str]:
+        file, name = mkstemp(*args)
+        if not made:
+            os.unlink(name)
+        made.append(name)
+        return file, name
+
+    monkeypatch.setattr(saved_files, "mkstemp", make)
+    with Writer(tmp_path / "saved") as file:
+        file.say(HEADER, {"prefix": "p"})
+        file.end({})
+    assert len(made) == 2
+    assert SavedFile(tmp_path / "saved").header == {"prefix": "p"}
 
 
 @pytest.mark.parametrize("value_bytes", [10, 100_000], ids=["at the end", "amid the records"])
