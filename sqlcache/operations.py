@@ -11,7 +11,7 @@ import aiomcache
 
 from sqlcache.admin.questions import Refused
 from sqlcache.cache.engine import Engine
-from sqlcache.cache.tags import Tag
+from sqlcache.cache.tags import Tag, read_tags
 from sqlcache.errors import CacheUnavailable, ConfigError
 from sqlcache.host_names import addresses
 from sqlcache.memcache.cluster import Cluster
@@ -77,9 +77,13 @@ class Operations:
     async def explain(
         self, text: str, schema: str | None, user: str
     ) -> list[dict[str, Any]] | Refused:
-        """What becomes of a text's statements in a session that has just begun."""
-        if self._planner.keeper.catalog is None:
+        """What becomes of a text's statements in a session that has just begun. Other processes may
+        have changed the schema's definitions: these are read then."""
+        if (catalog := self._planner.keeper.catalog) is None:
             return _NO_CATALOG
+        await self._planner.confirmations.follow(
+            read_tags((), [catalog.server.fold(schema)] if schema else [])
+        )
         state = new_session(self._planner, schema, user)
         said = text.encode("utf-8", "surrogateescape")
         try:
