@@ -1673,40 +1673,33 @@ async def test_what_it_calls_by_a_wrapper_that_has_no_value_is_refused(cache: Ca
         await reader(cache, Scaled(negative, object()))()  # type: ignore[arg-type]
 
 
-def by_helper(cache: Cache, shelf: Any) -> Any:
-    def helper() -> None: ...
-
-    helper.shelf = shelf  # type: ignore[attr-defined]
+def loading_by(cache: Cache, helper: Any, shelf: Any) -> Any:
+    """A cached function that goes by the shelf of what it captures."""
+    helper.shelf = shelf
 
     @cache.cached()
     async def load() -> list[Any]:
-        return list(await cache.fetch_all(READ, (helper.shelf,)))  # type: ignore[attr-defined]
+        return list(await cache.fetch_all(READ, (helper.shelf,)))
 
     return load
+
+
+def by_helper(cache: Cache, shelf: Any) -> Any:
+    def helper() -> None: ...
+
+    return loading_by(cache, helper, shelf)
 
 
 def by_lru_cache(cache: Cache, shelf: Any) -> Any:
     @lru_cache
     def helper() -> None: ...
 
-    helper.shelf = shelf  # type: ignore[attr-defined]
-
-    @cache.cached()
-    async def load() -> list[Any]:
-        return list(await cache.fetch_all(READ, (helper.shelf,)))  # type: ignore[attr-defined]
-
-    return load
+    return loading_by(cache, helper, shelf)
 
 
 def by_partial(cache: Cache, shelf: Any) -> Any:
     helper = partial(negative, 1)
-    helper.shelf = shelf  # type: ignore[attr-defined]
-
-    @cache.cached()
-    async def load() -> list[Any]:
-        return list(await cache.fetch_all(READ, (helper.shelf,)))  # type: ignore[attr-defined]
-
-    return load
+    return loading_by(cache, helper, shelf)
 
 
 def by_what_was_copied(cache: Cache, shelf: Any) -> Any:

@@ -39,9 +39,8 @@ def environment(
     return {"DATABASE_URL": f"mysql://{login}/{schema}", "MEMCACHED": memcached.address}
 
 
-def output_of(name: str, environment: dict[str, str]) -> list[str]:
-    """The lines an example prints."""
-    done = subprocess.run(
+def run_example(name: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, str(EXAMPLES / name)],
         env={**os.environ, **environment},
         capture_output=True,
@@ -49,6 +48,11 @@ def output_of(name: str, environment: dict[str, str]) -> list[str]:
         timeout=60,
         check=False,
     )
+
+
+def output_of(name: str, environment: dict[str, str]) -> list[str]:
+    """The lines an example prints."""
+    done = run_example(name, environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -135,14 +139,7 @@ def test_the_catalog_is_read_by_the_account_that_is_named_for_it(
     name: str, environment: dict[str, str]
 ) -> None:
     named = environment | {"SERVICE_URL": "mysql://service:pw@127.0.0.2:3306"}
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name)],
-        env={**os.environ, **named},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_example(name, named)
     assert done.returncode == 1
     assert "service_url = mysql://service:***@127.0.0.2:3306: expected an account of" in done.stderr
 
